@@ -29,6 +29,7 @@ from gpicljax.llm.chat import (
     sound_text,
     usage_of,
 )
+from gpicljax.llm.outcomes import Outcome, ReplyTally, outcome_of
 from gpicljax.storage.array_folder import SavedError
 
 Seconds = Annotated[float, Range(0)]
@@ -40,7 +41,7 @@ _ENDS: Mapping[str, tuple[str, Fault]] = {
         "refused",
     ),
 }
-"""How a turn on record finishes that ends its conversation."""
+"""Finish reasons on record that end a conversation: what is said of them, and their fault."""
 
 
 class Interrupted(RuntimeError):
@@ -100,6 +101,7 @@ class Conversation:
       faults: what went wrong, in words, in the order in which it did; of earlier parts too.
       usage: of this conversation, earlier parts included.
       recalled: turns that came from the transcript.
+      tally: replies by outcome, as `judge` counted them.
 
     Raises:
       SavedError: see `Transcript`.
@@ -138,6 +140,7 @@ class Conversation:
         self.faults: list[str] = []
         self.usage = Usage(0, 0, 0)
         self.recalled = 0
+        self.tally = ReplyTally()
         self._number = self._said = 0
         self._odd_before = False
         self._known: list[Mapping[str, Any]] = list(self.transcript.turns)
@@ -168,6 +171,20 @@ class Conversation:
                 continue
             return self._recall(turn, digest)
         return self._request(messages, digest)
+
+    def judge(self, text: str, finish: str, is_readable: bool, form: str) -> Outcome:
+        """Counts what came of a reply, here and in the ledger, and returns it.
+
+        Args:
+          text: the reply.
+          finish: see `outcome_of`.
+          is_readable: whether it names an answer.
+          form: of the answer that was asked for.
+        """
+        outcome = outcome_of(finish, is_readable)
+        self.tally.add(outcome, text, form)
+        self.ledger.judge(outcome, text, form)
+        return outcome
 
     def _recall(self, turn: Mapping[str, Any], digest: str) -> Reply:
         if turn["question"] != digest:

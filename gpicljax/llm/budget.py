@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 from collections.abc import Callable
 from typing import Annotated
 
 from gpicljax.checks import Count, Range, check, check_fields
 from gpicljax.llm.chat import Usage
+from gpicljax.llm.outcomes import WARN_AFTER, Outcome, ReplyTally
 
 Price = Annotated[float, Range(0)]
 
@@ -78,6 +80,10 @@ UNLIMITED = Budget()
 """No limit at all."""
 
 
+def _print_to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 class Ledger:
     """What has been spent and what is being asked for; safe to use from several threads.
 
@@ -85,11 +91,14 @@ class Ledger:
       budget: the limits.
       tell: called with what has been spent so far after every answer, one call at a time; None for
         silence.
+      warn: called once, when none of the first `WARN_AFTER` replies is an answer; prints to
+        standard error by default.
 
     Attributes:
       spent: so far.
       exhausted: whether a request was refused because it could cost more than is left.
       longest: tokens of the longest prompt that was answered; 0 before the first.
+      tally: replies by outcome.
 
     Example:
       >>> ledger = Ledger(Budget(requests=1))
@@ -102,9 +111,15 @@ class Ledger:
       gpicljax.llm.budget.BudgetSpent: 1 requests, 12 tokens are spent; the next could exceed ...
     """
 
-    def __init__(self, budget: Budget, tell: Callable[[Usage], None] | None = None) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        tell: Callable[[Usage], None] | None = None,
+        warn: Callable[[str], None] = _print_to_stderr,
+    ) -> None:
         """Nothing is spent."""
-        self.budget, self._tell = budget, tell
+        self.budget, self._tell, self._warn = budget, tell, warn
+        self.tally = ReplyTally()
         self.spent = Usage(0, 0, 0)
         self.exhausted = False
         self.longest = 0
@@ -143,3 +158,10 @@ class Ledger:
         """A prompt of so many tokens was answered."""
         with self._lock:
             self.longest = max(self.longest, prompt)
+
+    def judge(self, outcome: Outcome, text: str, form: str) -> None:
+        """Counts a reply by its outcome; warns while it costs little if none is an answer."""
+        with self._lock:
+            self.tally.add(outcome, text, form)
+            if self.tally.replies == WARN_AFTER and self.tally.is_silent:
+                self._warn(f"warning: no reply is an answer so far ({self.tally.in_words()})")

@@ -65,7 +65,8 @@ class Reply(NamedTuple):
     Attributes:
       text: the answer.
       usage: tokens of the request.
-      finish: why the answer ends there, as the model reports it: `"stop"`, `"length"` and so on.
+      finish: why the answer ends there, as the model reports it: `"stop"`, `"length"`, `"refusal"`
+        (the text is then the words of the refusal) and so on; see `outcomes.outcome_of`.
 
     Example:
       >>> reply = Reply("The first arm. [SELECT: 0]", Usage(prompt=40, completion=9))

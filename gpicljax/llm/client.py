@@ -15,18 +15,20 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import dataclasses
+import email.utils
 import ipaddress
 import json
 import math
 import os
 import re
+import time
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
 
-from gpicljax.checks import Count, Range, check, check_fields, missing, unknown
+from gpicljax.checks import Count, Range, check, check_fields, missing, refusal, unknown
 from gpicljax.llm.chat import (
     Fault,
     Message,
@@ -47,8 +49,9 @@ except ModuleNotFoundError as error:
 
 _QUOTED = 300  # characters of a server's words that a message repeats
 _LIMITS = ("max_tokens", "max_completion_tokens")
-_FINISHES = ("stop", "length", "content_filter", "tool_calls", "function_call")
+_FINISHES = ("stop", "length", "refusal", "content_filter", "tool_calls", "function_call")
 _PROBE_TOKENS = 16
+_PASTED = r"(?:/+(?:chat/+)?completions|/+models|/+responses)?/*$"  # behind an address up to /v1
 # Names of errors, which are for programs; their words are not read.
 _CONTEXT_CODE = re.compile(r"context|too_?large|too_?long|max_?length|length_?exceeded", re.I)
 # Limits to a rate have a unit of time. They pass, a full context does not.
@@ -100,6 +103,7 @@ class _Answer(NamedTuple):
       wait: what the server asks to wait, as it says it.
       content: its bytes; not all of them where it is too long.
       whole: whether it has all of them.
+      location: where a redirect leads, as the server says it; else empty.
       requests: how many were made for it.
     """
 
@@ -107,6 +111,7 @@ class _Answer(NamedTuple):
     wait: str | None
     content: bytes
     whole: bool
+    location: str = ""
     requests: int = 1
 
 
@@ -131,7 +136,8 @@ class OpenAICompatible:
     """A model behind an endpoint with OpenAI's `chat/completions`.
 
     Attributes:
-      endpoint: its address up to `/v1`, such as `http://127.0.0.1:8080/v1`.
+      endpoint: its address up to `/v1`, such as `http://127.0.0.1:8080/v1`; what is often pasted
+        behind it (`/chat/completions`, a slash) is left out.
       model: the model's name there.
       key_variable: of the environment, which has the key; None where none is needed.
       timeout: seconds after which a request whose answer is not whole is given up.
@@ -178,6 +184,7 @@ class OpenAICompatible:
         check(not secret, "endpoint", hidden, accepted)
         check(whole, "endpoint", self.endpoint, "an address such as http://127.0.0.1:8080/v1")
         check_fields(self)
+        object.__setattr__(self, "endpoint", re.sub(_PASTED, "", self.endpoint))
         options = _parsed(self.options)
         check(isinstance(options, dict), "options", self.options, "a JSON object, as text")
         own = sorted(options.keys() & {"model", "messages", "stream"})
@@ -198,9 +205,9 @@ class OpenAICompatible:
     def check(self) -> None:
         """Refuses a missing key, an endpoint out of reach, a key or a model that it refuses.
 
-        It asks for the list of models, which costs nothing; a server that has none is believed. A
-        model that is not in the list may be known by another name: a request of a few tokens shows
-        whether the server accepts it.
+        It asks for the list of models, which costs nothing; where there is none, an empty request
+        shows whether chats are answered at this address. A model that is not in the list may be
+        known by another name: a request of a few tokens shows whether the server accepts it.
 
         Warns:
           UserWarning: if the name is not in the list, and the server is too busy to say.
@@ -212,6 +219,10 @@ class OpenAICompatible:
         timeout = min(self.timeout, 10.0)
         try:
             answer = self._exchange("GET", "models", None, timeout)
+            names = _listed(answer)
+            if not names and answer.status not in (401, 403):
+                answer = self._exchange("POST", "chat/completions", {}, timeout)
+                self._check_place(answer, timeout)
         except _FAILURES as error:
             found = f"{self.endpoint} ({self._failure(error, timeout)})"
             check(False, "endpoint", found, "a server that can be reached")
@@ -219,13 +230,20 @@ class OpenAICompatible:
         if answer.status in (401, 403):
             found = f"a key that the server refuses ({answer.status})"
             check(False, str(self.key_variable), found, "one that it accepts")
-        try:
-            listed = [each["id"] for each in _parsed(answer.content)["data"]]
-        except (LookupError, TypeError):
-            return
-        names = [each for each in listed if isinstance(each, str)]
-        if answer.status == 200 and names and self.model not in names:
+        if names and self.model not in names:
             self._probe(names)
+
+    def _check_place(self, answer: _Answer, timeout: float) -> None:
+        """Refuses an address that answers no chats; names the one that does, if it is near."""
+        if 300 <= answer.status < 400:
+            leads = urljoin(f"{self.endpoint}/", answer.location) if answer.location else ""
+            place = sound_text(self._clean(re.sub(_PASTED, "", leads)))[:_QUOTED]
+            found = f"{self.endpoint}, from where the server leads on ({answer.status})"
+            check(False, "endpoint", found, repr(place) if place else "where it leads")
+        if answer.status in (404, 405, 501):
+            found = f"{self.endpoint}, where no chats are answered ({answer.status})"
+            known = _listed(self._exchange("GET", "v1/models", None, timeout))
+            check(False, "endpoint", found, f"{self.endpoint}/v1" if known else "one up to /v1")
 
     def _probe(self, names: Sequence[str]) -> None:
         """Asks whether a model is served that is not in the list."""
@@ -359,16 +377,23 @@ class OpenAICompatible:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
         sent = None if body is None else json.dumps(body).encode()
-        address = f"{self.endpoint.rstrip('/')}/{path}"
+        address = f"{self.endpoint}/{path}"
         # Reading the certificates that are known takes a while.
         secure = self.endpoint.startswith("https")
 
         async def exchange() -> _Answer:
+            try:
+                made = httpx.AsyncClient(timeout=timeout, verify=secure, trust_env=not self._local)
+            except (ImportError, ValueError, httpx.InvalidURL) as error:
+                found = f"one that cannot be used ({type(error).__name__})"
+                accepted = (
+                    "an address such as http://127.0.0.1:3128; pip install 'httpx[socks]' for "
+                    "SOCKS; or NO_PROXY for this server"
+                )
+                raise ValueError(refusal("proxy of the environment", found, accepted)) from None
             async with (
                 asyncio.timeout(timeout),
-                httpx.AsyncClient(
-                    timeout=timeout, verify=secure, trust_env=not self._local
-                ) as client,
+                made as client,
                 client.stream(method, address, content=sent, headers=headers) as answer,
             ):
                 content, whole = bytearray(), True
@@ -377,8 +402,8 @@ class OpenAICompatible:
                     whole = len(content) <= self.most_bytes
                     if not whole:
                         break
-                wait = answer.headers.get("retry-after")
-                return _Answer(answer.status_code, wait, bytes(content), whole)
+                wait, location = map(answer.headers.get, ("retry-after", "location"))
+                return _Answer(answer.status_code, wait, bytes(content), whole, location or "")
 
         return _waited(exchange)
 
@@ -405,6 +430,8 @@ class OpenAICompatible:
                 return None
             status = said.status
         words = f"the server answers {answer.status}: {self._quoted(answer)}"
+        if answer.location:
+            words += f" (it leads on to {self._clean(answer.location)[:_QUOTED]!r})"
         prompt = usage_of(messages, "").prompt
         fault = _kind(status, said, prompt, max_tokens, self._known.longest)
         return ModelError(words, fault, _seconds(answer.wait), Usage(0, 0, answer.requests))
@@ -418,7 +445,7 @@ class OpenAICompatible:
         told = _parsed(answer.content)
         try:
             choice = told["choices"][0]
-            content = choice["message"].get("content")
+            content, refusal = (choice["message"].get(name) for name in ("content", "refusal"))
             finish, counts = choice.get("finish_reason"), told.get("usage")
             if not isinstance(content, str | list | None):
                 raise TypeError("no text")
@@ -426,7 +453,11 @@ class OpenAICompatible:
             words = f"an answer that is cut off or malformed: {self._quoted(answer)}"
             raise ModelError(words, "broken", usage=measured) from None
         # Parts that are no text are reasoning, or meant for programs.
-        text = sound_text(self._clean("".join(text for text in part_texts(content) if text)))
+        said = "".join(text for text in part_texts(content) if text)
+        parts = content if isinstance(content, list) else []
+        refusals = [each.get("refusal") for each in parts if isinstance(each, dict)]
+        refused = "".join(each for each in (refusal, *refusals) if isinstance(each, str))
+        text = sound_text(self._clean(said or refused))
         measured = measured._replace(completion=usage_of([], text).completion)
         if isinstance(counts, dict):
             pair = counts.get("prompt_tokens"), counts.get("completion_tokens")
@@ -434,6 +465,8 @@ class OpenAICompatible:
         if not (isinstance(finish, str) and finish in _FINISHES):
             shown = sound_text(finish[:40]) if isinstance(finish, str) else type(finish).__name__
             finish = f"other: {shown}" if finish else "stop"
+        if refused and not said:
+            finish = "refusal"
         return Reply(text, measured, finish)
 
 
@@ -542,10 +575,23 @@ def _kind(status: int, said: _Said, prompt: int, max_tokens: int, longest: int) 
     return "context" if status in (0, 400, 422) and exceeded else "unknown"
 
 
+def _listed(answer: _Answer) -> list[str]:
+    """The names in a list of models; empty where there is none."""
+    try:
+        names = [each["id"] for each in _parsed(answer.content)["data"]]
+    except (LookupError, TypeError):
+        return []
+    return [name for name in names if isinstance(name, str)] if answer.status == 200 else []
+
+
 def _seconds(header: str | None) -> float | None:
-    """What `Retry-After` asks for, if it is a number."""
+    """Seconds that `Retry-After` asks to wait: a number or a date; None if it is neither."""
     try:
         seconds = float(header or "")
     except ValueError:
-        return None
+        try:
+            date = email.utils.parsedate_to_datetime(header or "")
+            seconds = max(date.timestamp() - time.time(), 0.0)
+        except (ValueError, OverflowError, OSError):
+            return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -18,6 +18,7 @@ from gpicljax.checks import check_at_least
 from gpicljax.llm.asking import PATIENT, Conversation, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
 from gpicljax.llm.chat import ChatModel, Usage
+from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.storage.lock import exclusive
 
 _GRACE = 1.0  # seconds in which replies that have come are still written after Ctrl-C
@@ -124,6 +125,11 @@ class Conversations:
     def usage(self) -> Usage:
         """Usage of all conversations, earlier parts included."""
         return sum((each.usage for each in self._all), Usage(0, 0, 0))
+
+    @property
+    def tally(self) -> ReplyTally:
+        """Replies by outcome, of all conversations."""
+        return sum((each.tally for each in self._all), ReplyTally())
 
     @property
     def faults(self) -> tuple[str, ...]:

@@ -33,16 +33,36 @@ _STATUS = {
     "unknown": (400, "unknown"),
     "broken": (502, "broken"),
 }
+_PASSED_OVER: Mapping[str, tuple[Any, ...]] = {
+    "response_format": ({"type": "text"},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "logprobs": (),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+}
+"""Entries of requests that are not honoured, with the values that ask for nothing."""
 _Answer = tuple[int, dict[str, Any]]
 
 
-def answer_to(model: ChatModel, body: Mapping[str, Any]) -> _Answer:
+def answer_to(model: ChatModel, body: Mapping[str, Any], honours: Sequence[str] = ()) -> _Answer:
     """Status and body of the answer to a request for a chat completion.
 
-    Contents in parts are joined. What cannot be done is refused with status 400: other roles,
-    contents without text, streaming, several choices.
+    Contents in parts are joined, and a reply ends before the first of the texts in `stop`. What
+    cannot be done is refused: another model with status 404; with 400 other roles, contents without
+    text, streaming, several choices; schemas, tools and log-probabilities, unless `honours` has the
+    entry.
     """
+    if body.get("model", model.name) != model.name:
+        return _refused(404, refusal("model", body["model"], model.name), "model_not_found")
     try:
+        for name, accepted in _PASSED_OVER.items():
+            asked = body.get(name)
+            passed = name in honours or asked in (None, False, *accepted)
+            check(passed, name, asked, "none: it would have no effect")
+        stops = _stops(body.get("stop"))
         messages = _messages(body.get("messages"))
         check(not body.get("stream"), "stream", body.get("stream"), "false: answers come whole")
         check(body.get("n") in (None, 1), "n", body.get("n"), "1")
@@ -61,13 +81,23 @@ def answer_to(model: ChatModel, body: Mapping[str, Any]) -> _Answer:
     except Exception as error:  # one request's, whatever it is
         return _refused(500, f"the model failed: {type(error).__name__}: {error}", "server_error")
     read, wrote, _ = reply.usage
-    message = {"role": "assistant", "content": reply.text}
+    found = [place for stop in stops if (place := reply.text.find(stop)) >= 0]
+    text, finish = (reply.text[: min(found)], "stop") if found else (reply.text, reply.finish)
+    message = {"role": "assistant", "content": text}
     return 200, {
         "object": "chat.completion",
         "model": model.name,
-        "choices": [{"index": 0, "message": message, "finish_reason": reply.finish}],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
         "usage": {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote},
     }
+
+
+def _stops(given: Any) -> list[str]:
+    """The texts before which a reply ends."""
+    stops = [given] if isinstance(given, str) else [] if given is None else given
+    sound = isinstance(stops, list) and all(isinstance(x, str) and x for x in stops)
+    check(sound, "stop", given, "a text, or a list of texts")
+    return stops
 
 
 def _refused(status: int, words: str, code: str) -> _Answer:
@@ -103,6 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _SECONDS
     model: ChatModel
     hosts: tuple[str, ...]
+    honours: tuple[str, ...]
 
     def do_GET(self) -> None:
         listed = {"object": "list", "data": [{"id": self.model.name, "object": "model"}]}
@@ -148,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = None
         if not isinstance(body, dict):
             return _refused(400, "a JSON object is needed", "invalid_request_error")
-        return answer_to(self.model, body)
+        return answer_to(self.model, body, self.honours)
 
     def _stranger(self, path: str) -> _Answer | None:
         """What is answered to a request from elsewhere, or for another path; None for others."""
@@ -187,7 +218,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve_chat_model(model: ChatModel, port: int = 0, hosts: Sequence[str] = ()) -> Iterator[str]:
+def serve_chat_model(
+    model: ChatModel, port: int = 0, hosts: Sequence[str] = (), honours: Sequence[str] = ()
+) -> Iterator[str]:
     """Serves a model until the block is left.
 
     Args:
@@ -195,6 +228,8 @@ def serve_chat_model(model: ChatModel, port: int = 0, hosts: Sequence[str] = ())
       port: on this machine; any free one by default.
       hosts: names by which clients may reach the server, or web pages which may ask it, beside
         those of this machine (`localhost`, `127.0.0.1`, `::1`). Requests for others are refused.
+
+      honours: entries of requests, such as `response_format`, that the model keeps to by itself.
 
     Yields:
       The endpoint's address, up to `/v1`.
@@ -211,7 +246,8 @@ def serve_chat_model(model: ChatModel, port: int = 0, hosts: Sequence[str] = ())
     check(0 <= port < 2**16, "port", port, "0 .. 65535")
     check(not isinstance(hosts, str), "hosts", hosts, "a sequence of names")
     known = (*_LOCAL, *(host.lower() for host in hosts))
-    server = _Server(("127.0.0.1", port), type("_", (_Handler,), {"model": model, "hosts": known}))
+    settings = {"model": model, "hosts": known, "honours": tuple(honours)}
+    server = _Server(("127.0.0.1", port), type("_", (_Handler,), settings))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -86,7 +86,7 @@ def test_faults_of_a_model_are_answers():
 def raw(endpoint, text):
     """The answer to bytes that are sent as they are."""
     port = int(endpoint.split(":")[2].split("/")[0])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(4096), b""))

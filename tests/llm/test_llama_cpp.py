@@ -75,7 +75,7 @@ def test_a_real_model_without_one_ends_by_the_rule(endpoint, bandits, monkeypatc
     monkeypatch.setenv("LLAMA_TEST_KEY", KEY)
     model = OpenAICompatible(endpoint, "random", key_variable="LLAMA_TEST_KEY", temperature=1.0)
     result = play_trials(jax.random.key(0), bandits, model, tmp_path, max_tokens=8, at_once=1)
-    assert {report.status for report in result.reports} == {"invalid answers"}
+    assert {report.status for report in result.reports} <= {"cut off", "invalid answers"}
     assert (result.trials.invalid == 4).all() and (result.trials.length == 0).all()
 
 

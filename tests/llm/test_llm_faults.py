@@ -45,7 +45,8 @@ def misbehaving(faults):
                 count[0] += 1
             seen.append(self.headers.get("authorization"))
             fault = faults.get(number, faults.get("all"))
-            model = FakeModel(f"[SELECT: {len(body['messages']) // 2 % 2}]")
+            reply = f"[SELECT: {len(body['messages']) // 2 % 2}]"
+            model = FakeModel(reply, name="tiny")
             content = json.dumps(answer_to(model, body)[1]).encode()
             if fault is None:
                 self.reply(200, content)

@@ -43,7 +43,7 @@ def test_what_a_server_refuses_is_refused_before_anything_else(monkeypatch):
 def test_a_local_server_needs_no_key_and_structure_is_tried_once(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     model = FakeModel("[SELECT: 1]", name="tiny")
-    with serve_chat_model(model) as endpoint:
+    with serve_chat_model(model, honours=["response_format"]) as endpoint:
         given = LanguageModelOptions(endpoint, model="tiny", temperature=0.5)
         given.check(SCHEMA)
         assert model.requests == 0 and given.client(SCHEMA).about["options"] == "{}"
@@ -51,7 +51,7 @@ def test_a_local_server_needs_no_key_and_structure_is_tried_once(monkeypatch):
         given.check(SCHEMA)
         assert model.requests == 1 and given.client(SCHEMA).about["options"] == SCHEMA
     refusing = FakeModel("", name="tiny", faults=dict.fromkeys(range(9), REFUSED))
-    with serve_chat_model(refusing) as endpoint:
+    with serve_chat_model(refusing, honours=["response_format"]) as endpoint:
         given = LanguageModelOptions(endpoint, model="tiny", structured=True)
         with pytest.raises(ValueError, match="structured: got True; accepted: False, for a server"):
             given.check(SCHEMA)

@@ -49,7 +49,7 @@ def test_an_echo_a_label_and_a_place_are_told_apart(tmp_path):
 
 def test_invalid_answers_count_and_replies_are_kept(tmp_path):
     bias, model, arguments = asked(tmp_path, "[SELECT: 99]", "--repeats=2", "--name=kept")
-    assert bias.invalid == 1 and bias.echo.mean == 0 and np.isnan(bias.label)
+    assert bias.invalid == 1 and np.isnan(bias.echo.mean) and np.isnan(bias.label)
     assert model.requests == 11 * 2 * 2
     summary = tmp_path / "in_context_rl_bias" / "kept" / "summary.md"
     assert "| ten-arms | raw |" in summary.read_text()

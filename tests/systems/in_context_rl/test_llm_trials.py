@@ -447,11 +447,11 @@ def test_numbers_are_seen_and_chosen(key, tmp_path):
 
 def test_a_run_that_is_broken_off_does_not_wait(lakes, key, tmp_path):
     """An error in one trial ends the run at once, though another waits to try again."""
-    faults = {0: ModelError("busy", "transient", wait=50.0), 1: RuntimeError("a bug")}
+    faults = {0: ModelError("busy", "transient", wait=60.0), 1: RuntimeError("a bug")}
     begun = time.monotonic()
     with pytest.raises(RuntimeError, match="a bug"):
         play_trials(key, lakes, FakeModel("[SELECT: 1]", faults=faults), tmp_path)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 50
 
 
 def test_bad_input_is_refused_before_anything_is_asked(lakes, key, tmp_path):

@@ -253,4 +253,4 @@ def test_ten_thousand_queries_take_seconds():
     # A random walk: no better than one in two for each element, never unchanged.
     assert abs(scores["same change"].element_accuracy - 0.5) < 0.01
     assert scores["copy last"].element_accuracy < 0.01
-    assert built < 1 and total < 10
+    assert built < 10 and total < 100  # CPU-seconds: loops over queries would take hours

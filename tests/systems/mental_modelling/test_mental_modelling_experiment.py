@@ -143,7 +143,7 @@ def replies_are_reviewed(run, capsys):
 def test_a_budget_leaves_out_what_was_not_asked(tmp_path):
     asked = build_queries(episode_from_actions([0, 1, 1, 0, 1] * 4), "next_action", history=2)
     model = FakeModel('{"answer": "[ANSWER: 1]"}', name="fake")
-    with serve_chat_model(model) as endpoint:
+    with serve_chat_model(model, honours=["response_format"]) as endpoint:
         options = LanguageModelOptions(
             endpoint,
             model="fake",

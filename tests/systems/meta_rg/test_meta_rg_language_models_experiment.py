@@ -45,7 +45,7 @@ def test_decisions_by_cell_and_seed(tmp_path, capsys, monkeypatch):
 def test_a_served_model_is_priced_asked_and_stopped(tmp_path, capsys):
     """The dry run counts what is asked; a limit ends the run, and that is said."""
     model = FakeModel('{"meaning": "same"}', name="same")
-    with serve_chat_model(model) as endpoint:
+    with serve_chat_model(model, honours=["response_format"]) as endpoint:
         flags = [*SMALL, "--runs-dir", str(tmp_path), "--llm.prompts", "same-first"]
         flags += [f"--llm.endpoint={endpoint}", "--llm.model=same"]
         assert experiment.main([*flags, "--dry-run"]) == {}

@@ -21,6 +21,7 @@ from gpicljax.llm.asking import Interrupted
 from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, Message, ModelError
 from gpicljax.llm.conversations import Conversations
+from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.llm.parsing import WORD, chosen
 from gpicljax.llm.prompts import PromptSettings, answer_form
 from gpicljax.spaces import Discrete, Space
@@ -37,10 +38,12 @@ class FirstAnswers(NamedTuple):
       shown: `int32[A, 2, R]`, action or `INVALID`, by example, order of the list (0 forwards, 1
         backwards) and repetition.
       plain: `int32[2, R]`, likewise without an example.
+      tally: replies by outcome.
     """
 
     shown: np.ndarray
     plain: np.ndarray
+    tally: ReplyTally = ReplyTally()
 
 
 class AnswerBias(NamedTuple):
@@ -53,20 +56,22 @@ class AnswerBias(NamedTuple):
         balanced: 0 if no action is preferred for its name.
       label_plain: the same where no example is shown.
       label_chance: what `label` reaches in 5 % of the cases with as many uniform answers.
-      favourite: the action that is the answer most often.
+      favourite: the action that is the answer most often; None without an answer.
       favourite_share: its share.
       first: how much more often the first of the list is the answer than the last.
       invalid: share of answers that name no action.
+      tally: replies by outcome.
     """
 
     echo: Interval
     label: float
     label_plain: float
     label_chance: float
-    favourite: int
+    favourite: int | None
     favourite_share: float
     first: Interval
     invalid: float
+    tally: ReplyTally
 
 
 def first_questions(
@@ -152,12 +157,13 @@ def ask_first_questions(
         found = []
         for _ in range(repeats):
             try:
-                text = conversations[number].ask(questions[number][2]).text
+                text, _, finish = conversations[number].ask(questions[number][2])
             except (BudgetSpent, Interrupted):
                 return None
-            except ModelError:
-                text = ""
+            except ModelError as error:
+                text, finish = "", error.fault
             action = chosen(text, actions, settings.parsing)
+            conversations[number].judge(text, finish, action is not None, answer_form(actions))
             found.append(INVALID if action is None else int(action))
         return found
 
@@ -175,7 +181,7 @@ def ask_first_questions(
     if any(found is None for found in answers):
         return None
     all_of_them = np.asarray(answers, np.int32).reshape(actions.n + 1, 2, repeats)
-    return FirstAnswers(all_of_them[1:], all_of_them[0])
+    return FirstAnswers(all_of_them[1:], all_of_them[0], run.tally)
 
 
 def answer_bias(answers: FirstAnswers) -> AnswerBias:
@@ -199,15 +205,18 @@ def answer_bias(answers: FirstAnswers) -> AnswerBias:
     first = (ends[0][:, 0] + ends[1][:, 1]).mean(0) / 2
     last = (ends[1][:, 0] + ends[0][:, 1]).mean(0) / 2
     valid = int((shown != INVALID).sum())
+    nan = float("nan")
+    nothing = Interval(nan, nan, nan, nan, 0)
     return AnswerBias(
-        mean_interval(same - other),
+        mean_interval(same - other) if valid else nothing,
         _from_uniform(shown[shown != INVALID], count),
         _from_uniform(plain[plain != INVALID], count),
         _chance(valid, count),
-        int(share.argmax()),
-        float(share.max()),
-        mean_interval(first - last),
+        int(share.argmax()) if valid else None,
+        float(share.max()) if valid else float("nan"),
+        mean_interval(first - last) if valid else nothing,
         float((shown == INVALID).mean()),
+        answers.tally,
     )
 
 

@@ -25,6 +25,7 @@ from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.llm.asking import RetryPolicy
 from gpicljax.llm.inspect_model import by_group, with_model
+from gpicljax.llm.outcomes import SILENT
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.registration import make
 from gpicljax.rollout import play, start_rollout
@@ -87,6 +88,7 @@ _MEASURES = (
     "last_50",
     "invalid_response_rate",
     "regret",
+    *SILENT,
 )
 _SCALED = ("earned", "random", "oracle")
 _NAN = float("nan")
@@ -165,7 +167,9 @@ def play_trial(settings: PromptSettings, actions: int, max_tokens: int) -> Solve
         )
         anchors = _anchors(env, actions)
         others = None if anchors is None else jax.device_get(anchors(key))
-        state.store.set("measures", _measured(about["env"], env, result.trials, others))
+        measures = _measured(about["env"], env, result.trials, others)
+        measures |= {outcome: result.tally.share(outcome) for outcome in SILENT}
+        state.store.set("measures", measures)
         state.store.set("report", result.in_words())
         return state
 

@@ -16,19 +16,28 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.interface import TimeStep
 from gpicljax.llm.chat import Message
+from gpicljax.llm.outcomes import Outcome, outcome_of
 from gpicljax.llm.parsing import WORD, Parsing, chosen, chosen_name
-from gpicljax.llm.prompts import PromptSettings, pay, written
+from gpicljax.llm.prompts import PromptSettings, answer_form, pay, written
 from gpicljax.systems.in_context_rl.prompts.wording import check_bandit, words_of
 
 Status = Literal[
     "playing",
     "finished",
     "invalid answers",
+    "refused",
+    "cut off",
     "context full",
     "unanswered",
     "budget spent",
     "interrupted",
 ]
+_ENDS_BY: dict[Outcome, Status] = {
+    "unreadable": "invalid answers",
+    "refused": "refused",
+    "cut off": "cut off",
+}
+"""The status of a trial that ends by replies with one outcome."""
 
 
 class Decision(NamedTuple):
@@ -189,6 +198,11 @@ class TrialSession:
             return chosen(text, self.actions, parsing)
         return chosen_name(text, names, parsing)
 
+    @property
+    def form(self) -> str:
+        """The form of answers that is asked for."""
+        return answer_form(self.actions)
+
     # The conversation --------------------------------------------------------------------------
 
     def messages(self) -> list[Message]:
@@ -200,10 +214,14 @@ class TrialSession:
             first = Message("user", f"{table}\n\n{first.content}")
         return [self._said[0], first, *corrections]
 
-    def hear(self, text: str) -> np.ndarray | None:
+    def hear(self, text: str, finish: str = "stop") -> np.ndarray | None:
         """The action that a reply names; None if it names none: then ask again, unless it is over.
 
         After `max_invalid` such replies in a row, the trial is over.
+
+        Args:
+          text: the reply.
+          finish: why the reply ends; see `outcomes.outcome_of`.
         """
         self.replies += 1
         action = self._read(text, self.settings.parsing)
@@ -213,7 +231,7 @@ class TrialSession:
             self.invalid += 1
             self._in_a_row += 1
             if self._in_a_row >= self.settings.max_invalid:
-                self.status = "invalid answers"
+                self.status = _ENDS_BY[outcome_of(finish, False)]
             exchange = [answer, Message("user", self._words.corrective())]
             self._asks += exchange
             if self.settings.history == "full":

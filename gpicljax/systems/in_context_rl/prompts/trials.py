@@ -41,6 +41,7 @@ from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
 from gpicljax.llm.conversations import Conversations, changed_settings
+from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
 from gpicljax.rollout import GIVE_UP, HostBatch, host_play
 from gpicljax.rollout.host import HostSource
@@ -54,16 +55,17 @@ class TrialReport(NamedTuple):
     """How one trial went.
 
     Attributes:
-      status: `"finished"`, or why it is not: too many invalid answers in a row, a context that is
-        full, a question that the server refuses for an unknown reason while it answers others
-        (these are ends of a trial), or a budget that is spent or a model that does not answer: then
-        `play_trials` goes on, if it is called again.
+      status: `"finished"`, or why it is not: too many replies in a row that are invalid, refused or
+        cut off, a context that is full, a question that the server refuses for an unknown reason
+        while it answers others (these are ends of a trial), or a budget that is spent or a model
+        that does not answer: then `play_trials` goes on, if it is called again.
       replies: answers heard.
       invalid: those that named no action.
       invalid_strict: those that would name none, read strictly.
       usage: tokens.
       recalled: turns that earlier parts of the run had asked for.
       faults: what went wrong, in words.
+      tally: replies by outcome.
     """
 
     status: Status
@@ -73,6 +75,15 @@ class TrialReport(NamedTuple):
     usage: Usage
     recalled: int
     faults: tuple[str, ...]
+    tally: ReplyTally
+
+
+_ENDINGS: Mapping[str, str] = {
+    "invalid answers": "ended by invalid answers",
+    "refused": "ended by refusals",
+    "cut off": "ended by replies that were cut off at max_tokens",
+}
+"""Statuses of trials in words; others are their own."""
 
 
 class LanguageTrials(NamedTuple):
@@ -92,6 +103,11 @@ class LanguageTrials(NamedTuple):
         return sum((report.usage for report in self.reports), Usage(0, 0, 0))
 
     @property
+    def tally(self) -> ReplyTally:
+        """Replies of all trials by outcome."""
+        return sum((report.tally for report in self.reports), ReplyTally())
+
+    @property
     def complete(self) -> bool:
         """Whether every trial has come to an end of its own; else call `play_trials` again."""
         return not any(r.status in ("budget spent", "interrupted") for r in self.reports)
@@ -99,16 +115,13 @@ class LanguageTrials(NamedTuple):
     def in_words(self) -> str:
         """What happened, in a few lines."""
         statuses = Counter(report.status for report in self.reports)
-        counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
-        replies, invalid, strict = (
-            sum(getattr(report, name) for report in self.reports)
-            for name in ("replies", "invalid", "invalid_strict")
-        )
+        counts = ", ".join(f"{n} {_ENDINGS.get(status, status)}" for status, n in statuses.items())
+        strict = sum(report.invalid_strict for report in self.reports)
         faults = [fault for report in self.reports for fault in report.faults]
         read, wrote, requests = self.usage
         text = (
             f"{len(self.reports)} trials: {counts}. {requests} requests, {read} tokens read, "
-            f"{wrote} written; {invalid} of {replies} answers invalid ({strict} read strictly). "
+            f"{wrote} written. {self.tally.in_words()}; {strict} name no action read strictly. "
             + (f"{len(faults)} faults, the last: {faults[-1]}" if faults else "No faults.")
         )
         more = "\nNot complete: the same call goes on where it was left."
@@ -273,7 +286,9 @@ class _Player:
             except ModelError as error:
                 session.status = "context full" if error.fault == "context" else "unanswered"
             else:
-                action = session.hear(reply.text)
+                action = session.hear(reply.text, reply.finish)
+                named = action is not None
+                self.conversation.judge(reply.text, reply.finish, named, session.form)
                 if action is not None:
                     return action
         return GIVE_UP
@@ -292,6 +307,7 @@ class _Player:
             conversation.usage,
             conversation.recalled,
             tuple(conversation.faults),
+            conversation.tally,
         )
 
 

@@ -225,6 +225,8 @@ class Comparison:
       queries: in all sizes of history together.
       parsed: share of usable answers.
       echoes: share of replies that only repeat the form of an answer.
+      refused: share of replies that are refusals.
+      cut_off: share of replies that were cut off before an answer.
       accuracy: of all queries.
       low: lower end of its interval over episodes; NaN with one episode.
       high: upper end.
@@ -244,6 +246,8 @@ class Comparison:
     queries: int
     parsed: float
     echoes: float
+    refused: float
+    cut_off: float
     accuracy: float
     low: float
     high: float
@@ -319,6 +323,8 @@ def compare(
     null: str,
     prompt: str = "",
     echoes: int = 0,
+    refused: int = 0,
+    cut_off: int = 0,
     readers: int = 1,
 ) -> Comparison | None:
     """Compares one answerer with a rule, query by query.
@@ -330,6 +336,8 @@ def compare(
       null: the rule's name.
       prompt: how the question was put.
       echoes: how many of the replies only repeat the form of an answer.
+      refused: how many are refusals.
+      cut_off: how many were cut off before an answer.
       readers: S, how many have answered each query.
 
     Returns:
@@ -374,6 +382,8 @@ def compare(
         queries=mine.shape[1],
         parsed=float(parsed.mean()),
         echoes=echoes / mine.shape[1],
+        refused=refused / mine.shape[1],
+        cut_off=cut_off / mine.shape[1],
         accuracy=float(mine.mean()),
         low=low,
         high=high,

@@ -2,7 +2,7 @@
 
 ```bash
 pip install "gpicljax[llm]"
-python experiments/mental_modelling.py collect --tasks MountainCar-v0
+gpicljax run mental_modelling collect --tasks MountainCar-v0
 inspect eval gpicljax/mental_modelling --model openai/gpt-4o-mini -T history=5
 ```
 
@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from gpicljax.checks import check, missing
+from gpicljax.checks import check, missing, refusal
+from gpicljax.llm.outcomes import SILENT, outcome_of
+from gpicljax.storage.reading import visible_files
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes, take_episodes
 from gpicljax.systems.mental_modelling.data.stored import load_episodes
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
@@ -38,6 +40,9 @@ from gpicljax.systems.mental_modelling.prompts.questions import (
 
 try:
     from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]
+    from inspect_ai._util.error import (  # pyright: ignore[reportMissingImports]
+        PrerequisiteError,
+    )
     from inspect_ai.dataset import (  # pyright: ignore[reportMissingImports]
         MemoryDataset,
         Sample,
@@ -60,6 +65,10 @@ from gpicljax.llm.inspect_model import as_messages, by_group
 _COPYING = ("copy last", "same change")
 
 
+class NoDataError(PrerequisiteError, ValueError):
+    """There are no episodes to ask about; Inspect prints the message alone."""
+
+
 @scorer(metrics={"*": by_group("asked")})
 def right_answers(queries: list[Queries], settings: QuestionSettings) -> Any:
     """Whether an answer is right and could be read, and whether copying is right.
@@ -75,6 +84,8 @@ def right_answers(queries: list[Queries], settings: QuestionSettings) -> Any:
         said = answer_in(state.output.completion, asked, settings)
         found = score_answers(asked, answers_of(asked, [said]))
         values: Any = {"accuracy": found.accuracy, "parsed": float(said is not None)}
+        outcome = outcome_of(str(state.output.stop_reason), said is not None)
+        values |= {name: float(outcome == name) for name in SILENT}
         values["copying"] = state.metadata["copying"]
         return Score(value=values, answer="" if said is None else str(said))
 
@@ -83,10 +94,11 @@ def right_answers(queries: list[Queries], settings: QuestionSettings) -> Any:
 
 def _folders(data: str, env: str | None) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
-    for card in sorted(Path(data).glob("*/*/episodes.json")):
+    for card in visible_files(Path(data), "*/*/episodes.json"):
         found.setdefault(card.parent.parent.name, []).append(card.parent)
-    accepted = "a folder that `python experiments/mental_modelling.py collect` wrote"
-    check(bool(found), "data", data, accepted)
+    if not found:
+        accepted = "a folder that `gpicljax run mental_modelling collect` wrote"
+        raise NoDataError(refusal("data", data, accepted))
     check(env is None or env in found, "env", env, ", ".join(found))
     return found if env is None else {env: found[env]}
 

@@ -15,12 +15,14 @@ import numpy as np
 
 from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
-from gpicljax.llm.chat import ChatModel, ModelError, Usage
+from gpicljax.llm.chat import ChatModel, ModelError, Reply, Usage
 from gpicljax.llm.conversations import Conversations, changed_settings
+from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.systems.mental_modelling.measures.questions import Queries
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, answers_of
 from gpicljax.systems.mental_modelling.prompts.questions import (
     DEFAULT,
+    WORD,
     QuestionSettings,
     answer_in,
     is_echo,
@@ -37,6 +39,7 @@ class LanguageAnswers(NamedTuple):
       usage: tokens, earlier parts of the run included.
       faults: what went wrong, in words.
       echoes: how many replies have the placeholder of the form that was asked for as an answer.
+      tally: replies by outcome.
     """
 
     answers: Answers
@@ -44,6 +47,7 @@ class LanguageAnswers(NamedTuple):
     usage: Usage
     faults: tuple[str, ...]
     echoes: int
+    tally: ReplyTally
 
     @property
     def complete(self) -> bool:
@@ -55,9 +59,9 @@ class LanguageAnswers(NamedTuple):
         said = sum(reply is not None for reply in self.replies)
         read, wrote, requests = self.usage
         text = (
-            f"{said} of {len(self.replies)} questions have a reply, of {self.answers.parsed.sum()} "
-            f"an answer could be read, {self.echoes} repeat the placeholder; {requests} requests, "
-            f"{read} tokens read, {wrote} written. "
+            f"{said} of {len(self.replies)} questions have a reply ({self.tally.in_words()}), "
+            f"{self.echoes} repeat the placeholder; {requests} requests, {read} tokens read, "
+            f"{wrote} written. "
             + (f"{len(self.faults)} faults, the last: {self.faults[-1]}" if self.faults else "")
         ).rstrip()
         more = "\nNot complete: the same call goes on where it was left."
@@ -127,10 +131,11 @@ def ask_questions(
                 return
             except Interrupted:
                 return
-            except ModelError:  # too long, or refused for good: no answer, and none to come
-                replies[number] = ""
-            else:
-                replies[number] = reply.text
+            except ModelError as error:  # too long, or refused for good: none is to come
+                reply = Reply("", Usage(0, 0, 0), error.fault)
+            replies[number] = reply.text
+            is_readable = answer_in(reply.text, queries, settings) is not None
+            conversation.judge(reply.text, reply.finish, is_readable, f"[{WORD}: ...]")
 
     with run:
         jobs = []
@@ -157,4 +162,4 @@ def ask_questions(
     read = [None if reply is None else answer_in(reply, queries, settings) for reply in replies]
     echoes = sum(reply is not None and is_echo(reply, queries, settings) for reply in replies)
     said = answers_of(queries, read)
-    return LanguageAnswers(said, tuple(replies), run.usage, run.faults, echoes)
+    return LanguageAnswers(said, tuple(replies), run.usage, run.faults, echoes, run.tally)

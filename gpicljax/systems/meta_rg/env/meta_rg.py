@@ -86,7 +86,7 @@ nothing."""
 
 @dataclasses.dataclass(frozen=True)
 class MetaRG(Environment[Params, Task, State]):
-    """The game, its options and its caps.
+    """Tell by a message whether two stimuli mean the same; words are new in every episode.
 
     Args:
       view: `"listener"`: one agent, a rule-based speaker; `"players"`: both agents learn, with a

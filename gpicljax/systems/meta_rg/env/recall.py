@@ -86,7 +86,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Recall(Environment[Params, Task, State]):
-    """The task, its two sets of rules and its caps.
+    """Name the value that a stimulus had in the dimension that is asked for a step later.
 
     | rules | stimuli of a shot | reward | legal actions |
     |---|---|---|---|

@@ -8,7 +8,6 @@ matrix stands beside the accuracy, answers are bounded, and their order can be t
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
 from gpicljax.llm.conversations import Conversations, changed_settings
+from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.rollout import GIVE_UP, HostAgent, host_play, play, start_rollout
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.measures.listening import Confusion, confusion
@@ -31,6 +31,8 @@ from gpicljax.systems.meta_rg.prompts.sessions import (
     ListenerSession,
     ListenerSettings,
     SpeakerSession,
+    decision_in,
+    message_in,
 )
 from gpicljax.vector import VectorEnv
 
@@ -47,6 +49,7 @@ class Played(NamedTuple):
       episodes: that came to their end.
       usage: tokens, earlier parts of the run included.
       faults: what went wrong, in words.
+      tally: replies by outcome.
     """
 
     support: Confusion
@@ -55,6 +58,18 @@ class Played(NamedTuple):
     episodes: int
     usage: Usage
     faults: tuple[str, ...]
+    tally: ReplyTally
+
+
+_Spent = tuple[Usage, tuple[str, ...], ReplyTally]
+"""Tokens, faults and replies of a run."""
+
+
+class _Reading(NamedTuple):
+    """Tells which replies are answers, and the form that is asked for."""
+
+    is_readable: Callable[[str], bool]
+    form: str
 
 
 def play_listener(
@@ -117,9 +132,10 @@ def play_listener(
     said: list[list[int | None]] = [[] for _ in sessions]
     about = {"what": "meta-referential games, listener", "settings": changed_settings(settings)}
     options = budget, patience, max_tokens, at_once
-    records, usage, faults = _play(key, vec, model, folder, act, about, options)
+    reading = _Reading(lambda text: decision_in(text) is not None, '{"meaning": ...}')
+    records, spent = _play(key, vec, model, folder, act, about, options, reading)
     valid = [[decision is not None for decision in each] for each in said]
-    return _played(records, valid, usage, faults)
+    return _played(records, valid, *spent)
 
 
 def play_rule(key: jax.Array, vec: VectorEnv, agent: Agent) -> Played:
@@ -138,7 +154,7 @@ def play_rule(key: jax.Array, vec: VectorEnv, agent: Agent) -> Played:
     def played(key: jax.Array) -> Any:
         return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=horizon, keep=_kept)
 
-    return _played(played(key), None, Usage(0, 0, 0), ())
+    return _played(played(key), None, Usage(0, 0, 0), (), ReplyTally())
 
 
 def play_speaker(
@@ -202,8 +218,12 @@ def play_speaker(
     moments: dict[int, ActionRequest] = {}
     about = {"what": "meta-referential games, speaker"}
     options = budget, patience, max_tokens, at_once
-    records, usage, faults = _play(key, vec, model, folder, act, about, options, moments)
-    played = _played(records, None, usage, faults)
+    length, vocab_size = env.message_length, env.vocab_size
+    reading = _Reading(
+        lambda text: message_in(text, length, vocab_size) is not None, "[MESSAGE: ...]"
+    )
+    records, spent = _play(key, vec, model, folder, act, about, options, reading, moments)
+    played = _played(records, None, *spent)
     return played._replace(invalid=sum(session.invalid for session in sessions))
 
 
@@ -272,8 +292,9 @@ def _play(
     act: Callable[..., Any],
     about: Mapping[str, Any],
     options: tuple[Budget | Ledger, RetryPolicy, int, int],
+    reading: _Reading,
     moments_of: dict[int, ActionRequest] | None = None,
-) -> tuple[Any, Usage, tuple[str, ...]]:
+) -> tuple[Any, _Spent]:
     """Plays one episode on every instance; many are asked about at once, all step together."""
     budget, patience, max_tokens, at_once = options
     run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
@@ -289,12 +310,16 @@ def _play(
         conversation = conversations[n]
 
         def ask(messages: list[Message]) -> str:
-            # Too long for the model, or spoilt: an answer that cannot be read. Questions only grow.
-            with contextlib.suppress(ModelError):
-                if n not in ended:
-                    return conversation.ask(messages).text
-            ended.add(n)
-            return ""
+            # Too long for the model, or refused for good: no answer. Questions only grow.
+            try:
+                if n in ended:
+                    return ""
+                text, _, finish = conversation.ask(messages)
+            except ModelError as error:
+                ended.add(n)
+                text, finish = "", error.fault
+            conversation.judge(text, finish, reading.is_readable(text), reading.form)
+            return text
 
         try:
             return act(n, seen, ask)
@@ -323,16 +348,20 @@ def _play(
             conversations.append(run.open(f"episode_{n:04d}", whole, seed))
         horizon = int(np.max(vec.env.horizon(vec.params)))
         played = host_play(key, vec, answer, max_steps=horizon, keep=_kept)
-    return played, run.usage, run.faults
+    return played, (run.usage, run.faults, run.tally)
 
 
 def _played(
-    played: Any, valid: list[list[bool]] | None, usage: Usage, faults: tuple[str, ...]
+    played: Any,
+    valid: list[list[bool]] | None,
+    usage: Usage,
+    faults: tuple[str, ...],
+    tally: ReplyTally,
 ) -> Played:
     """Decisions by phase; `valid` has those that a reply has named, episode by episode."""
     if played.records is None:
         nothing = confusion(np.zeros(0, int), np.zeros(0, int), np.zeros(0, bool))
-        return Played(nothing, nothing, 0, 0, usage, faults)
+        return Played(nothing, nothing, 0, 0, usage, faults, tally)
     records = {name: np.asarray(x)[:, 0] for name, x in played.records.items()}
     decided, correct = records["decided"], records["correct"]
     answer = records["answer"]
@@ -347,4 +376,4 @@ def _played(
         for phase in (False, True)
     ]
     ended = np.asarray(played.terminated)[:, 0]
-    return Played(parts[0], parts[1], int((~good).sum()), int(ended.sum()), usage, faults)
+    return Played(parts[0], parts[1], int((~good).sum()), int(ended.sum()), usage, faults, tally)

@@ -20,6 +20,7 @@ import numpy as np
 
 from gpicljax.checks import check_choice, missing
 from gpicljax.llm.asking import RetryPolicy
+from gpicljax.llm.outcomes import SILENT
 from gpicljax.registration import make
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.prompts.games import (
@@ -128,6 +129,7 @@ def play(role: str, env: str, static: dict[str, int], max_tokens: int, turned: b
         played, state.messages = await with_model(lambda model, folder: session(key, model, folder))
         state.store.set("decisions", [list(played.query.same), list(played.query.different)])
         state.store.set("invalid", played.invalid)
+        state.store.set("outcomes", dict(played.tally.counts))
         state.store.set("report", played.query.in_words())
         return state
 
@@ -136,7 +138,7 @@ def play(role: str, env: str, static: dict[str, int], max_tokens: int, turned: b
 
 @scorer(
     metrics=[
-        {"accuracy": [mean(), stderr()], "invalid": [mean()]},
+        {"accuracy": [mean(), stderr()], **{x: [mean()] for x in ("invalid", *SILENT)}},
         balanced_accuracy(),
         says_same(),
         always_same(),
@@ -150,6 +152,8 @@ def decisions() -> Any:
         same, different = state.store.get("decisions", [[0, 0, 0], [0, 0, 0]])
         found = Confusion((same[0], same[1], same[2]), (different[0], different[1], different[2]))
         values: Any = {"accuracy": found.accuracy, "invalid": float(state.store.get("invalid", 0))}
+        outcomes = state.store.get("outcomes", {})
+        values |= {outcome: float(outcomes.get(outcome, 0)) for outcome in SILENT}
         about = {"decisions": [same, different]}
         return Score(value=values, explanation=state.store.get("report", ""), metadata=about)
 

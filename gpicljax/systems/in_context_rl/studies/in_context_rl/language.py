@@ -18,6 +18,7 @@ from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
 from gpicljax.llm.chat import ChatModel, FakeModel, Message, Usage
 from gpicljax.llm.local import ByteModel, conversation_text, train_byte_model
 from gpicljax.llm.options import LanguageModelOptions
+from gpicljax.llm.outcomes import ReplyTally, silence_notes
 from gpicljax.llm.parsing import WORD
 from gpicljax.llm.prompts import (
     PromptSettings,
@@ -31,6 +32,7 @@ from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.rollout import HostBatch
 from gpicljax.runtime import named_key
 from gpicljax.spaces import Discrete
+from gpicljax.storage.reading import visible_files
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step
 from gpicljax.systems.in_context_rl.prompts.demonstrations import expert_decisions
 from gpicljax.systems.in_context_rl.prompts.session import Decision
@@ -102,7 +104,7 @@ def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 60
         vec = single_trial_batch(trial_settings(actions, False).around(each.env), 8, actions)
         place = folder / f"{arms}_arms"
         play_trials(jax.random.fold_in(key, arms), vec, win_stay_lose_shift(arms), place, TOLD)
-        for path in sorted(place.glob("*.jsonl")):
+        for path in visible_files(place, "*.jsonl"):
             said = []
             for turn in read_transcript(path)[1]:
                 said += [*(Message(*m) for m in turn["asked"]), Message("assistant", turn["reply"])]
@@ -186,8 +188,10 @@ def language_row(
     if whole == 0:
         return None, result
     trials = TrialRecords(*(None if x is None else x[:whole] for x in result.trials))
-    usage = sum((report.usage for report in result.reports[:whole]), Usage(0, 0, 0))
-    return Tested(trials, np.asarray(best)[:whole], usage=usage), result
+    reports = result.reports[:whole]
+    usage = sum((report.usage for report in reports), Usage(0, 0, 0))
+    tally = sum((report.tally for report in reports), ReplyTally())
+    return Tested(trials, np.asarray(best)[:whole], usage=usage, tally=tally), result
 
 
 def schema_of(each: Tasks, prompt: str) -> str:
@@ -251,7 +255,9 @@ def language_rows(
                 shown=demonstrations(where, each, settings, trials, seed),
             )
             whole = 0 if tested is None else len(tested.trials.length)
-            note = "" if whole == trials else _cut(f"{where}, {prompt}", whole, result)
+            row = f"{where}, {prompt}"
+            notes = [] if whole == trials else [_cut(row, whole, result)]
+            note = "\n\n".join([*notes, *silence_notes({row: result.tally})]).strip()
             yield where, f"**{options.name} ({prompt})**", tested, note
 
 

@@ -15,6 +15,7 @@ from gpicljax.agents.tabular import REFERENCE, TUNED_Q_LEARNING, TabularHParams,
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
+from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
@@ -37,12 +38,14 @@ class Tested(NamedTuple):
       means: float `[N, A]`, what each arm of a bandit pays on average; None of other tasks, and in
         the space that all families fit into.
       usage: requests and tokens of a language model; None of other agents.
+      tally: its replies by outcome; None of other agents.
     """
 
     trials: TrialRecords
     best: Any
     means: Any = None
     usage: Any = None
+    tally: ReplyTally | None = None
 
 
 def played(

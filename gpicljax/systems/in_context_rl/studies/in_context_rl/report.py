@@ -13,6 +13,7 @@ from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
+from gpicljax.llm.outcomes import OUTCOME_LEGEND, OUTCOMES
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.storage.folders import with_folder
@@ -38,8 +39,8 @@ LEGEND = (
     "which at least one of them ended well; `regret`: over all actions, those not taken included. "
     "`last 20`: mean reward of the last 20 episodes; `suffix failures`: trials whose second half "
     "never takes the best action; `least action`: how often the least-taken action was, times the "
-    "number of actions; `invalid`: share of a language model's answers that name no action; "
-    "`tokens`: read and written by a language model in all trials of the row."
+    "number of actions; `tokens`: read and written by a language model in all trials of the row. "
+    f"{OUTCOME_LEGEND}"
 )
 
 Tests = Mapping[str, Mapping[str, Sequence[Any]]]
@@ -53,7 +54,9 @@ def of_seeds(measured: Any) -> list[Any]:
 
 
 def cell(interval: Interval, digits: int = 3) -> str:
-    """A number with its interval."""
+    """Returns a number with its interval; a dash where there is none."""
+    if np.isnan(interval.mean):
+        return "-"
     if not np.isfinite(interval.low):
         return f"{interval.mean:.{digits}f}"
     return f"{interval.mean:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
@@ -114,6 +117,7 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
                     "trials": counts[0],
                     "regret": mean_interval(regret) if bandit else None,
                     "usage": seeds[0].usage,
+                    "tally": seeds[0].tally,
                     **means,
                 }
             )
@@ -122,24 +126,25 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """All rows side by side."""
-    told = any(row["invalid_response_rate"] > 0 for row in rows)
     names = ["tasks", "agent", "score", "actions", "ended", "success", "episode reward"]
     names += ["return", "last 20", "regret"]
-    names += ["suffix failures", "least action", *(["invalid"] if told else [])]
+    names += ["suffix failures", "least action"]
     asked = any(row["usage"] is not None for row in rows)
-    shown = [*names, *(["tokens"] if asked else [])]
+    shown = [*names, *([*OUTCOMES, "tokens"] if asked else [])]
     found = []
     for row in rows:
         regret = row["regret"]
         regret = "" if regret is None or np.isnan(regret.mean) else cell(regret, 2)
         numbers = [
             "" if np.isnan(row[key]) else f"{row[key]:.{digits}f}"
-            for key, digits in zip(_MEANS, (1, 1, 2, 3, 3, 3, 2, 2, 2), strict=True)
+            for key, digits in zip(_MEANS[:-1], (1, 1, 2, 3, 3, 3, 2, 2), strict=True)
         ]
-        cells = [row["tasks"], row["agent"], cell(row["score"]), *numbers[:6], regret]
-        cells = [*cells, *numbers[6:]][: len(names)]
-        if asked:
-            cells.append("" if row["usage"] is None else f"{row['usage'].total:,}")
+        cells = [row["tasks"], row["agent"], cell(row["score"]), *numbers[:6], regret, *numbers[6:]]
+        tally = row["tally"]
+        if tally is not None and tally.is_silent:
+            cells = [*cells[:2], *["-"] * (len(names) - 2)]
+        if tally is not None:
+            cells += [*tally.cells(), f"{row['usage'].total:,}"]
         found.append(cells)
     return markdown_table(shown, found)
 
@@ -162,6 +167,7 @@ def results_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "suffix failures": row["suffix_failure"],
             "average episode reward": row["average_episode_reward"],
             "invalid response rate": row["invalid_response_rate"],
+            "replies": None if row["tally"] is None else dict(row["tally"].counts),
             "regret": None if row["regret"] is None else row["regret"].mean,
             "regret high": None if row["regret"] is None else row["regret"].high,
             "regret low": None if row["regret"] is None else row["regret"].low,

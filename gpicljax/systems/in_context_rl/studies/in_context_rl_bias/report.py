@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+import numpy as np
+
 from gpicljax.evaluation.statistics import Interval
 from gpicljax.evaluation.tables import markdown_table
+from gpicljax.llm.outcomes import OUTCOME_LEGEND, OUTCOMES, silence_notes
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.in_context_rl.prompts.bias import AnswerBias
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import cell
@@ -18,7 +21,7 @@ LEGEND = (
     "and orders of the list balanced; in brackets what chance stays below in 95 % of the cases. "
     "`label, no example`: the same where the form has a placeholder. `first - last`: how much more "
     "often the first action of the list is the answer than the last. Intervals are of 95 %, over "
-    "repetitions."
+    f"repetitions. {OUTCOME_LEGEND}"
 )
 
 
@@ -36,23 +39,27 @@ def report(outcome: RunResult) -> Report:
     ]
     rows = []
     for (where, prompt), bias in found.items():
+        answered = bias.favourite is not None
         cells = [
             where,
             prompt,
             cell(bias.echo),
-            f"{bias.label:.2f} ({bias.label_chance:.2f})",
-            f"{bias.label_plain:.2f}",
-            f"{bias.favourite} ({100 * bias.favourite_share:.0f} %)",
+            f"{bias.label:.2f} ({bias.label_chance:.2f})" if answered else "-",
+            "-" if np.isnan(bias.label_plain) else f"{bias.label_plain:.2f}",
+            f"{bias.favourite} ({100 * bias.favourite_share:.0f} %)" if answered else "-",
             cell(bias.first),
-            f"{bias.invalid:.2f}",
+            *bias.tally.cells(),
         ]
         rows.append(cells)
-    text = "\n".join([*lines, markdown_table([*names, "invalid"], rows), "", spent])
+    notes = silence_notes({f"{where}, {prompt}": x.tally for (where, prompt), x in found.items()})
+    text = "\n".join([*lines, markdown_table([*names, *OUTCOMES], rows), "", *notes, spent])
     results = {
         f"{where}, {prompt}": {
             name: dataclasses.asdict(value) if isinstance(value, Interval) else value
             for name, value in bias._asdict().items()
+            if name != "tally"
         }
+        | {"replies": dict(bias.tally.counts)}
         for (where, prompt), bias in found.items()
     }
     return Report(text, {"model": model, "bias": results})

@@ -23,11 +23,13 @@ import tyro
 
 import gpicljax
 from gpicljax import agents
+from gpicljax.checks import check
 from gpicljax.environment import Environment
 from gpicljax.envs.fetch.env import Fetch, FetchTask
 from gpicljax.envs.fetch.experts import Script, script
 from gpicljax.interface import Agent
 from gpicljax.runs import load_agent, save_agent
+from gpicljax.runs.arguments import read_arguments
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.provenance import provenance
 from gpicljax.runtime import (
@@ -307,8 +309,10 @@ class LoadConfig:
 
 def load(argv: Sequence[str] | None = None) -> Path:
     """Reads a user's files; returns the folder that was written."""
-    config = tyro.cli(LoadConfig, args=argv, prog="gpicljax run mental_modelling load")
+    config = read_arguments(LoadConfig, args=argv, prog="gpicljax run mental_modelling load")
     with failures_reported(ValueError):
+        accepted = "a folder that no study collects into, and so may delete"
+        check(not (config.out / "config.json").exists(), "out", str(config.out), accepted)
         env = gpicljax.make(config.env)
         seen: Any = env.observation_space()
         actions: Any = env.action_space()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import numpy as np
 
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.llm.budget import Ledger
+from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import Program, RunResult, named_key, run_experiment
@@ -290,16 +291,21 @@ def _language(
     """Rows and comparisons of a language model with one question, by prompt."""
     answered: dict[str, list[Triple]] = {}
     echoes: Counter[str] = Counter()
+    tallies: defaultdict[str, ReplyTally] = defaultdict(ReplyTally)
     for queries in asked:
         for prompt, some, said in told(config, queries, ledger):
             rule = baseline_answers(some)[null]
             answered.setdefault(prompt, []).append((some, said.answers, rule))
-            echoes[prompt] += said.echoes * (queries.history > 0)
+            if queries.history > 0:
+                echoes[prompt] += said.echoes
+                tallies[prompt] += said.tally
     rows: list[Row] = []
     compared: list[Comparison] = []
     for prompt, triples in answered.items():
         rows += _rows(triples, config.llm.name, prompt=prompt)
+        counts = tallies[prompt].counts
         more = {"prompt": prompt, "echoes": echoes[prompt]}
+        more |= {"refused": counts["refused"], "cut_off": counts["cut off"]}
         compared += _compared(triples, config.llm.name, null, **more)
     return rows, compared
 

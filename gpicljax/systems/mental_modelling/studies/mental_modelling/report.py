@@ -128,16 +128,16 @@ def told_table(found: Sequence[Comparison]) -> list[str]:
     told = [each for each in found if each.prompt]
     if not told:
         return []
-    names = ["task", "question", "model", "prompt", "queries", "parsed", "echoes", "accuracy"]
-    names.append("null")
-    names += ["model - null", "paper's best model"]
+    names = ["task", "question", "model", "prompt", "queries", "answered", "refused", "cut off"]
+    names += ["echoes", "accuracy", "null", "model - null", "paper's best model"]
     lines = []
     for each in told:
         cells = [each.task, each.question.replace("_", " "), each.answerer, each.prompt]
-        cells += [str(each.queries), percent(each.parsed), percent(each.echoes)]
-        cells += [percent(each.accuracy, each.low, each.high)]
+        cells += [str(each.queries), *map(percent, (each.parsed, each.refused, each.cut_off))]
+        cells += [percent(each.echoes)]
+        cells += [percent(each.accuracy, each.low, each.high) if each.parsed else "-"]
         cells += [f"{percent(each.null_accuracy)} ({each.null})"]
-        cells += [percent(each.lead, each.lead_low, each.lead_high, "+")]
+        cells += [percent(each.lead, each.lead_low, each.lead_high, "+") if each.parsed else "-"]
         lines.append([*cells, paper_s(each.task, each.question)])
     return ["", markdown_table(names, lines)]
 

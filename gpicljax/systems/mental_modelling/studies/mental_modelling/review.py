@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from gpicljax.checks import Count, Natural, check
 from gpicljax.data.transcripts import read_transcript
 from gpicljax.evaluation.tables import markdown_table
 from gpicljax.llm.chat import Message
+from gpicljax.runs.arguments import read_arguments
 from gpicljax.runs.config_json import from_json
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime.failures import failures_reported
@@ -82,7 +82,7 @@ class ReviewConfig:
 
 def review(argv: Sequence[str] | None = None) -> Path:
     """Makes a sheet or scores filled ones; returns what was written: the page, or the tables."""
-    config = tyro.cli(ReviewConfig, args=argv, prog="gpicljax run mental_modelling review")
+    config = read_arguments(ReviewConfig, args=argv, prog="gpicljax run mental_modelling review")
     with failures_reported(ValueError):
         one = (config.run is None) != (not config.scored)
         check(one, "run", config.run, "a run's folder to make a sheet of, or --scored FILES")

@@ -18,6 +18,7 @@ from gpicljax.checks import Count, Range
 from gpicljax.llm.budget import Ledger
 from gpicljax.llm.chat import ChatModel, FakeModel, Usage
 from gpicljax.llm.options import LanguageModelOptions
+from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
@@ -27,7 +28,7 @@ from gpicljax.systems.meta_rg.env.game import Stimulus
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.experts.listeners import nearest_rule, rule_listener
 from gpicljax.systems.meta_rg.measures.listening import Confusion
-from gpicljax.systems.meta_rg.prompts.games import play_listener, play_rule
+from gpicljax.systems.meta_rg.prompts.games import Played, play_listener, play_rule
 from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings, answer_schema
 from gpicljax.systems.meta_rg.studies.meta_rg_language_models.report import (
     Listened,
@@ -99,6 +100,7 @@ def listen(run: RunDirectory, config: Config) -> Listened:
     ledger = config.llm.ledger(log_once if config.progress else None)
     found: dict[str, list[Confusion]] = {}
     nulls: dict[str, list[Confusion]] = {}
+    tallies: dict[str, ReplyTally] = {}
     name, stopped = "", False
     try:
         for cell, vec, settings in _cells(config):
@@ -107,7 +109,9 @@ def listen(run: RunDirectory, config: Config) -> Listened:
             model = language_model(config, settings)
             name = model.name
             place = run.path / cell.replace(" ", "_")
-            found[cell] = _seeds(config, vec, model, settings, place, ledger)
+            played = _seeds(config, vec, model, settings, place, ledger)
+            found[cell] = [each.query for each in played]
+            tallies[cell] = sum((each.tally for each in played), ReplyTally())
             nulls[cell] = null_rule(config, vec)[: len(found[cell])]
             log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
     except KeyboardInterrupt:
@@ -115,9 +119,8 @@ def listen(run: RunDirectory, config: Config) -> Listened:
         if not found:
             raise
         stopped = True
-    return Listened(
-        name, found, nulls, config.llm.spent(ledger) if config.llm.asks else "", stopped
-    )
+    spent = config.llm.spent(ledger) if config.llm.asks else ""
+    return Listened(name, found, nulls, tallies, spent, stopped)
 
 
 def build(config: Config) -> Program:
@@ -201,9 +204,9 @@ def _seeds(
     settings: ListenerSettings,
     folder: Path,
     ledger: Ledger,
-) -> list[Confusion]:
-    """The decisions in the query games of each seed, while the budget lasts."""
-    found: list[Confusion] = []
+) -> list[Played]:
+    """Plays the episodes of each seed, while the budget lasts."""
+    found: list[Played] = []
     for seed in range(config.seeds):
         if found and ledger.exhausted:
             break
@@ -220,5 +223,5 @@ def _seeds(
         if played.episodes < vec.num_envs:
             last = played.faults[-1] if played.faults else "episodes were cut"
             log_once(f"seed {seed}: {played.episodes} of {vec.num_envs} episodes are over; {last}")
-        found.append(played.query)
+        found.append(played)
     return found

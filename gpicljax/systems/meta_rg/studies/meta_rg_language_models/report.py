@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpicljax.evaluation.tables import markdown_table
+from gpicljax.llm.outcomes import OUTCOME_LEGEND, OUTCOMES, ReplyTally, silence_notes
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.measures.published import TABLE_4
@@ -25,6 +26,7 @@ class Listened(NamedTuple):
       model: its name.
       found: decisions of each seed, by cell.
       nulls: those of a rule on the same episodes.
+      tallies: replies of both phases by outcome, by cell.
       spent: requests and tokens, in words; empty for a fake.
       stopped: whether Ctrl-C has ended it.
     """
@@ -32,6 +34,7 @@ class Listened(NamedTuple):
     model: str
     found: Mapping[str, Sequence[Confusion]]
     nulls: Mapping[str, Sequence[Confusion]]
+    tallies: Mapping[str, ReplyTally]
     spent: str
     stopped: bool
 
@@ -39,13 +42,13 @@ class Listened(NamedTuple):
 def report(outcome: RunResult) -> Report:
     """Returns the table with what it has cost, and its numbers."""
     listened: Listened = outcome.host_measured
-    model, found, nulls, spent, _ = listened
+    model, found, nulls, tallies, spent, _ = listened
     lines = [
         f"# {model} as listener: zero-shot compositional tests",
         "",
         "In %, mean ± standard deviation over seeds; answers that are not valid are wrong. The "
         "rule is not trained: the nearest stimulus that it was shown, dimension by dimension, "
-        "decides. It plays the same games.",
+        f"decides. It plays the same games. {OUTCOME_LEGEND}",
         "",
     ]
     head = ["cell", "accuracy", "balanced", 'says "same"', "not valid", 'always "same"', "rule"]
@@ -59,8 +62,12 @@ def report(outcome: RunResult) -> Report:
         control = _percent([c.always_same for c in seeds])
         games = sum(c.games for c in seeds)
         rule = _percent([c.accuracy for c in nulls[cell]])
-        rows.append([cell, *columns, _percent(invalid), control, rule, games])
-    lines.append(markdown_table([*head, "games"], rows))
+        if tallies[cell].is_silent:
+            columns = ["-"] * 3
+        shares = tallies[cell].cells()
+        rows.append([cell, *columns, _percent(invalid), control, rule, games, *shares])
+    lines.append(markdown_table([*head, "games", *OUTCOMES], rows))
+    lines += ["", *silence_notes(tallies)]
     lines += ["", spent] if spent else []
     lines += ["", "The paper's (accuracy alone, 5 seeds of 64 episodes):", ""]
     for (name, shots, samples), printed in TABLE_4.items():
@@ -69,4 +76,5 @@ def report(outcome: RunResult) -> Report:
         )
     text = "\n".join(lines)
     results = {cell: [c._asdict() for c in seeds] for cell, seeds in found.items()}
-    return Report(text, {"model": model, "query": results})
+    replies = {cell: dict(tally.counts) for cell, tally in tallies.items()}
+    return Report(text, {"model": model, "query": results, "replies": replies})

@@ -25,6 +25,7 @@ from gpicljax.play.browser import server
 from gpicljax.play.game import PlaySession
 from gpicljax.play.stream import Stream, is_stream, play_stream
 from gpicljax.play.terminal import keys_at_once, play_in_terminal
+from gpicljax.runs.arguments import whole_number
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
 
@@ -58,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add_environment_arguments(parser, "MazeWorld-v0")
     parser.add_argument("--terminal", action="store_true", help="play in this terminal")
-    parser.add_argument("--port", type=int, default=0, help="of the page; 0 takes a free one")
+    parser.add_argument(
+        "--port", type=whole_number, default=0, help="of the page; 0 takes a free one"
+    )
     parser.add_argument("--no-browser", action="store_true", help="do not open the page")
     options = parser.parse_args(argv)
     if options.terminal and not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -31,6 +31,7 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 import tyro
 
 from gpicljax.checks import Count, Range, check_fields, refusal, unknown
+from gpicljax.runs.arguments import read_arguments
 
 LOG_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 """What a log may also be sent to, and the package that this needs."""
@@ -336,7 +337,7 @@ def parse(
             **{field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
         )
         text = "\n".join([text, *groups])
-    config = tyro.cli(
+    config = read_arguments(
         kind, default=shown, args=arguments, description=text, prog=prog, compact_help=True
     )
     if prepare is not None:

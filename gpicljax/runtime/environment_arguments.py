@@ -13,6 +13,7 @@ from typing import Any
 from gpicljax.checks import check
 from gpicljax.environment import Environment
 from gpicljax.registration import make
+from gpicljax.runs.arguments import user_path, whole_number
 from gpicljax.runs.config import assignments
 
 
@@ -37,8 +38,8 @@ def add_environment_arguments(parser: ArgumentParser, example: str, *, needed: b
             flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
         )
     what = "file of a curriculum, for an environment that has curricula"
-    parser.add_argument("--curriculum", metavar="FILE", help=what)
-    parser.add_argument("--seed", type=int, default=0, help="of tasks and episodes")
+    parser.add_argument("--curriculum", type=user_path, metavar="FILE", help=what)
+    parser.add_argument("--seed", type=whole_number, default=0, help="of tasks and episodes")
 
 
 def make_environment(options: Namespace, **defaults: Any) -> tuple[Environment, Any]:
@@ -64,7 +65,7 @@ def make_environment(options: Namespace, **defaults: Any) -> tuple[Environment, 
     if getattr(options, "curriculum", None) is not None:
         accepted = "a curriculum once, by --curriculum or by --params"
         check("curriculum" not in params, "--curriculum", options.curriculum, accepted)
-        params["curriculum"] = options.curriculum
+        params["curriculum"] = str(options.curriculum)
     known = getattr(env.default_params, "__dataclass_fields__", ())
     params = {name: x for name, x in defaults.items() if name in known} | params
     return (env := env.suited_to(**params)), env.make_params(**params)

@@ -28,6 +28,7 @@ import numpy as np
 
 from gpicljax.checks import refusal
 from gpicljax.data.shard_files import ShardError
+from gpicljax.runs.arguments import program_name
 from gpicljax.runs.config import (
     ConfigError,
     RunConfig,
@@ -114,7 +115,7 @@ def run_experiment(
       ...     return run_experiment("bandits", presets, build, report, argv)
     """
     with failures_reported():
-        config = parse(presets, argv, prog=f"gpicljax run {name}", prepare=_set_up)
+        config = parse(presets, argv, prog=program_name(name), prepare=_set_up)
         if first is not None and not config.dry_run:
             _built(build, config)
             config = first(config)

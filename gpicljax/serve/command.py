@@ -32,6 +32,7 @@ from gpicljax.checks import check, check_at_least, refusal
 from gpicljax.interface import TimeStep
 from gpicljax.rollout import GIVE_UP, ActionRequest, host_play
 from gpicljax.rollout.traced import Keep
+from gpicljax.runs.arguments import user_path, whole_number
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
 from gpicljax.runtime.signals import catch_stop, exit_code
@@ -293,17 +294,17 @@ def _parser() -> argparse.ArgumentParser:
         description="Serve an environment of bytes to learners at the other end of a socket.",
     )
     add_environment_arguments(parser, "ByteStream-v0", needed=False)
-    parser.add_argument("--learners", type=int, default=1, help="how many")
-    parser.add_argument("--port", type=int, default=PORT, help="of the first learner")
+    parser.add_argument("--learners", type=whole_number, default=1, help="how many")
+    parser.add_argument("--port", type=whole_number, default=PORT, help="of the first learner")
     parser.add_argument("--address", default="127.0.0.1", help="interface to bind or connect to")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds for a message")
     what = "of a learner at most, and of a stream where --params names no horizon"
-    parser.add_argument("--steps", type=int, default=1_000_000, help=what)
+    parser.add_argument("--steps", type=whole_number, default=1_000_000, help=what)
     what = "of the whole at most, after the learners have come"
     parser.add_argument("--hours", type=float, help=what)
-    parser.add_argument("--results", type=Path, default=Path("results.json"), help="file")
+    parser.add_argument("--results", type=user_path, default=Path("results.json"), help="file")
     what = "folder of a saved agent, or a shipped one's name; it connects to a server as a learner"
-    parser.add_argument("--agent", type=Path, metavar="FOLDER", help=what)
+    parser.add_argument("--agent", type=user_path, metavar="FOLDER", help=what)
     return parser
 
 

@@ -27,6 +27,7 @@ from gpicljax.envs.fetch.scene import SCENES, first_world
 from gpicljax.interface import Agent
 from gpicljax.rollout import play, start_rollout
 from gpicljax.runs import load_agent
+from gpicljax.runs.arguments import read_arguments
 from gpicljax.runtime import named_key
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.vector import VectorEnv
@@ -190,7 +191,7 @@ def _rules(config: Config) -> list[str]:
 
 def main() -> None:
     """Prints the tables."""
-    config = tyro.cli(Config, description=__doc__)
+    config = read_arguments(Config, description=__doc__)
     with failures_reported(ValueError, ModuleNotFoundError):
         print("\n".join(compare(config)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
+from gpicljax.runs.arguments import user_path
 from gpicljax.runtime import enable_compilation_cache
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Task
@@ -101,7 +101,7 @@ def rows() -> list[tuple[str, list[tuple[str, np.ndarray]]]]:
 def main(argv: list[str] | None = None) -> None:
     """Draws the picture into the file that the command line names."""
     parser = ArgumentParser(prog="gpicljax run maze_world_variants")
-    parser.add_argument("file", type=Path, help="picture to write, e.g. variants.png")
+    parser.add_argument("file", type=user_path, help="picture to write, e.g. variants.png")
     path = parser.parse_args(argv).file
     enable_compilation_cache()
     save_figure(picture_grid(rows(), width=1.05), path)

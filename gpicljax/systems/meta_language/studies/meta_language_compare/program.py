@@ -12,6 +12,7 @@ import tyro
 
 from gpicljax.evaluation.icl import ICLCurve
 from gpicljax.evaluation.tables import markdown_table
+from gpicljax.runs.arguments import read_arguments
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.stored_runs import StoredRun, find_run, read_run
 from gpicljax.runtime.failures import failures_reported
@@ -103,7 +104,7 @@ def training_figure(runs: Sequence[StoredRun]) -> Figure:
 
 def main(argv: list[str] | None = None) -> str:
     """Draws and writes the comparison; returns its table."""
-    config = tyro.cli(Comparison, args=argv, prog="gpicljax run meta_language_compare")
+    config = read_arguments(Comparison, args=argv, prog="gpicljax run meta_language_compare")
     with failures_reported(ValueError):
         runs, curves = read(config)
         for kind in curves[0]:

@@ -146,7 +146,7 @@ def _kind(array: Any) -> str:
 def unknown(argument: str, given: Any, known: Iterable[Any]) -> str:
     """The message about a name that is refused; it suggests the nearest known one."""
     names = [str(name) for name in known]
-    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.6)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return f"{argument}: got {shown(given)}{hint}; accepted: {', '.join(names)}"
 
@@ -360,3 +360,7 @@ class Process:
                 'leaves behind: it would hang. Start worker processes with "spawn", such as '
                 'multiprocessing.get_context("spawn") or AsyncVectorEnv(..., context="spawn")'
             )
+
+
+JAX_PROCESS = Process("JAX")
+"""The process that computes with JAX; everything that makes a batch or takes a key enters it."""

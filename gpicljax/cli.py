@@ -25,6 +25,7 @@ from rich.markup import escape
 from gpicljax.checks import numbers, unknown
 from gpicljax.environment import Environment
 from gpicljax.registration import import_from_here, make, registered
+from gpicljax.runs.progress import run_leniently
 from gpicljax.studies.registry import STUDIES, run_study, study_summary
 
 
@@ -94,17 +95,16 @@ def environments(arguments: Sequence[str]) -> int:
     """Lists the registered environments, or describes one: `gpicljax environments [ID]`."""
     out = Console(width=None if sys.stdout.isatty() else 240, highlight=False)
     if not arguments:
+        groups: dict[str, dict[tuple[str, str], list[str]]] = {}
         for env_id in registered():
-            env = make(env_id)
-            out.print(f"[bold]{escape(env_id)}[/]: {escape(_about(type(env)).splitlines()[0])}")
-            lines = {
-                "observations": env.observation_space(),
-                "actions": env.action_space(),
-                "options": _listed(vars(env)),
-                "params": _listed(vars(env.default_params)),
-            }
-            for name, line in lines.items():
-                out.print(f"    {name}: {escape(str(line))}", soft_wrap=True)
+            kind, (name, _, version) = type(make(env_id)), env_id.rpartition("-")
+            row = name, _about(kind).splitlines()[0]
+            groups.setdefault(_group(kind), {}).setdefault(row, []).append(version)
+        for group in sorted(groups, key=lambda group: (group == _SHARED, group)):
+            out.print(f"[bold]{escape(group)}[/]")
+            for (name, about), versions in groups[group].items():
+                env_ids = ", -".join([f"{name}-{versions[0]}", *versions[1:]])
+                out.print(escape(f"  {env_ids:47}  {about}"), soft_wrap=True)
         out.print("\n`gpicljax environments ID` describes one.")
         return 0
     if arguments[0] in ("-h", "--help"):
@@ -118,6 +118,8 @@ def environments(arguments: Sequence[str]) -> int:
     except (ValueError, ModuleNotFoundError) as error:
         return _refused(str(error))
     out.print(f"[bold]{escape(env_id)}[/]\n\n{escape(_about(type(env)))}")
+    out.print(f"Observations: {escape(str(env.observation_space()))}", soft_wrap=True)
+    out.print(f"Actions: {escape(str(env.action_space()))}", soft_wrap=True)
     out.print(f"Options: {escape(_listed(vars(env)))}", soft_wrap=True)
     out.print(f"\n[bold]Params[/]\n\n{escape(_about(_params(env)))}")
     out.print(f"Defaults: {escape(_listed(vars(env.default_params)))}", soft_wrap=True)
@@ -148,7 +150,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
       SystemExit: from a study or a parser, with its own code.
     """
-    name, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return run_leniently(lambda: _run_command(*arguments or ["--help"]))
+
+
+def _run_command(name: str, *arguments: str) -> int:
     if name in ("-h", "--help"):
         print("usage: gpicljax COMMAND [arguments]\n")
         for command, function in COMMANDS.items():
@@ -157,15 +163,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         return _refused(unknown("command", name, COMMANDS))
     import_from_here()
-    try:
-        return COMMANDS[name](arguments)
-    except BrokenPipeError:  # `gpicljax environments | head`
-        return 0
+    return COMMANDS[name](arguments)
 
 
 def _refused(message: str) -> int:
     print(f"error: {message}", file=sys.stderr)
     return 2
+
+
+_SHARED = "tasks that several systems share"
+
+
+def _group(kind: type) -> str:
+    """Returns the heading below which an environment is listed: its system, or its module."""
+    package, *parts = kind.__module__.split(".")
+    if package != "gpicljax":
+        return kind.__module__
+    return parts[1].replace("_", " ") if parts[0] == "systems" else _SHARED
 
 
 def _params(env: Environment) -> Any:

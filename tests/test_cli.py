@@ -1,11 +1,14 @@
 """The command `gpicljax`: its commands, and how it runs studies."""
 
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
 from gpicljax import cli
+from gpicljax.registration import registered
 from gpicljax.studies import registry
 
 
@@ -75,3 +78,25 @@ def test_an_old_script_name_warns_and_runs_the_study(study, monkeypatch):
     with pytest.warns(FutureWarning, match=r"old_sample.py is now experiments/sample.py"):
         registry.run_renamed("old_sample", "sample")
     assert study == [["--seeds", "1"]]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", ["environments FrozenLake-v1", "run", "--help", "runs list"])
+def test_output_that_is_closed_or_full_is_no_traceback(arguments):
+    for where, code in ((">&-", 0), ("> /dev/full", 1)):
+        command = f"'{sys.executable}' -m gpicljax {arguments} {where}"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True)
+        assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+        assert done.stderr.count("\n") == code
+
+
+def test_environments_are_a_short_table_and_details_have_an_id(capsys):
+    assert cli.main(["environments"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 60 and "meta rg" in lines
+    assert sum(len(line.split("-v")) - 1 for line in lines) <= len(registered())
+    for env_id in registered():
+        assert any(line.startswith(f"  {env_id.rpartition('-')[0]}-v") for line in lines)
+    assert cli.main(["environments", "CliffWalking-v1"]) == 0
+    said = capsys.readouterr().out
+    assert all(word in said for word in ("Observations: Discrete(n=48)", "Defaults: success_rate"))

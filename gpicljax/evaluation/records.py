@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpicljax.checks import check, check_array
+from gpicljax.checks import Range, check, check_array, check_choice, fits
 from gpicljax.evaluation.icl import Estimate, icl_profile, log_bins
 from gpicljax.evaluation.statistics import t_quantile
 
@@ -102,25 +103,51 @@ class ICLRecord:
         names = {field.name for field in dataclasses.fields(cls)}
         if not isinstance(told, dict) or set(told) != names:
             raise ValueError(f"no record of in-context learning: got {str(told)[:80]}")
-        words = names - {"higher_is_better", "length", "end", "position", "weight", "curves"}
         try:
-            position, weight = (np.asarray(told[x], np.float64) for x in ("position", "weight"))
-            curves = {str(k): np.asarray(v, np.float64) for k, v in told["curves"].items()}
-        except (TypeError, ValueError, AttributeError) as error:
+            return cls(**{**told, **_checked(told)})
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"no record of in-context learning: {error}") from None
-        shapes = {curve.shape for curve in curves.values()}
-        fits = (
-            all(isinstance(told[name], str) for name in words)
-            and position.ndim == 1
-            and position.shape == weight.shape
-            and shapes == {(len(curves["agent"]), len(position))}
-            if {"agent", "null", "null overall", "oracle"} <= set(curves)
-            else False
-        )
-        types = (("higher_is_better", bool), ("length", int), ("end", float))
-        if not fits or not all(isinstance(told[name], kind) for name, kind in types):
-            raise ValueError("no record of in-context learning: its curves or names do not fit")
-        return cls(**{**told, "position": position, "weight": weight, "curves": curves})
+
+
+def _checked(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arrays of a stored record, and refuses fields that `icl_record` cannot write."""
+    for name in ("system", "task", "agent", "measure", "context", "null", "oracle"):
+        check(isinstance(told[name], str), name, told[name], "a text")
+    check(
+        isinstance(told["higher_is_better"], bool),
+        "higher_is_better",
+        told["higher_is_better"],
+        "true or false",
+    )
+    check_choice("rows", told["rows"], ("seeds", "trials"))
+    check(fits(told["length"], Annotated[int, Range(1)]), "length", told["length"], "an int >= 1")
+    end = told["end"]
+    check(isinstance(end, float) and 0 < end < 1, "end", end, "a number between 0 and 1")
+    position, weight = (_numbers(name, told[name]) for name in ("position", "weight"))
+    ascends = position.size > 1 and position[0] >= 0 and bool((np.diff(position) > 0).all())
+    check(ascends, "position", told["position"], "two or more ascending numbers >= 0")
+    sound = weight.shape == position.shape and bool((weight > 0).all())
+    check(sound, "weight", told["weight"], f"{position.size} numbers above 0")
+    curves = {role: _numbers(role, curve, 2) for role, curve in told["curves"].items()}
+    needed = {"agent", "null", "null overall", "oracle"}
+    check(needed <= curves.keys(), "curves", [*curves], ", ".join(sorted(needed)))
+    shape = len(curves["agent"]), position.size
+    for role, curve in curves.items():
+        check(curve.shape == shape, role, curve.shape, f"the shape {shape}")
+    return {"position": position, "weight": weight, "curves": curves}
+
+
+def _numbers(name: str, told: Any, ndim: int = 1) -> Floats:
+    """Returns numbers from JSON as an array; null is NaN in curves, and refused elsewhere."""
+    rows = told if ndim == 2 else [told]
+    values = [x for row in rows for x in row]
+    sound = all(
+        (x is None and ndim == 2)
+        or (isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x))
+        for x in values
+    )
+    check(sound, name, "other values", "finite numbers")
+    return np.asarray(told, np.float64)
 
 
 class ICLSummary(NamedTuple):

@@ -51,6 +51,8 @@ class Interval:
     def percent(self) -> str:
         """A share in per cent, as tables have it: mean ± standard deviation [interval].
 
+        The interval ends where shares do, at 0 and 100 %.
+
         Example:
           >>> Interval(0.94, 0.006, 0.934, 0.946, 6).percent
           '94.0 ± 0.6 [93.4, 94.6]'
@@ -59,7 +61,7 @@ class Interval:
             return f"{100 * self.mean:.1f}"
         return (
             f"{100 * self.mean:.1f} ± {100 * self.std:.1f} "
-            f"[{100 * self.low:.1f}, {100 * self.high:.1f}]"
+            f"[{100 * max(self.low, 0.0):.1f}, {100 * min(self.high, 1.0):.1f}]"
         )
 
 

@@ -31,7 +31,8 @@ from gpicljax.evaluation.aggregates import (
     probability_of_improvement,
 )
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.runs.progress import count, duration, lenient_output
+from gpicljax.runs.arguments import read_arguments
+from gpicljax.runs.progress import count, duration
 from gpicljax.runs.stored_runs import (
     StoredRun,
     UnknownRunError,
@@ -55,8 +56,8 @@ def plain(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """`plain` text, without Rich's markup too."""
-    return markup.escape(plain(text))
+    """Returns `plain` text in one line, without Rich's markup."""
+    return markup.escape(re.sub(r"[\n\t]+", " ", plain(text)))
 
 
 COLOURS = {
@@ -141,7 +142,7 @@ class ShowRun:
         if summary.exists():
             text = plain(read_bytes(summary, MOST).decode("utf-8", errors="replace"))
             out.print()
-            out.print(Markdown(text) if out.is_terminal else escape(text))
+            out.print(Markdown(text) if out.is_terminal else markup.escape(text))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,7 +276,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       SystemExit: with code 2 for arguments that are not accepted, 0 after `--help`.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command: Any = tyro.cli(
+    command: Any = read_arguments(
         RunCommand,  # type: ignore[arg-type]
         args=arguments,
         prog="gpicljax runs",
@@ -283,13 +284,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         config=(tyro.conf.OmitSubcommandPrefixes,),
     )
     # Where no terminal sets a width (a pipe, a file), nothing is to be cut off.
-    with lenient_output():  # `gpicljax runs list | head` ends well
-        out = Console(width=None if sys.stdout.isatty() else 240, highlight=False)
-        try:
-            command(out)
-        except (OSError, ValueError, RecursionError) as error:
-            print(f"error: {plain(str(error))}", file=sys.stderr)
-            return 1 if isinstance(error, OSError) else 2
+    out = Console(width=None if sys.stdout.isatty() else 240, highlight=False)
+    try:
+        command(out)
+    except (OSError, ValueError, RecursionError) as error:
+        print(f"error: {plain(str(error))}", file=sys.stderr)
+        return 1 if isinstance(error, OSError) else 2
     return 0
 
 

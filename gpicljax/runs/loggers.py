@@ -8,13 +8,14 @@ again after the next `--resume`.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import math
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -76,6 +77,22 @@ def _split(record: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     return values.pop("step"), values
 
 
+def _with_moments(
+    run: RunDirectory, history: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[float, Mapping[str, Any]]]:
+    """Yields the records of a log with the time at which each was made, in seconds since 1970.
+
+    The last one was made when the log was last written; those before, as much earlier as they say.
+    """
+    try:
+        end = run.metrics_file.stat().st_mtime
+    except OSError:
+        end = time.time()
+    elapsed = [record.get("time", {}).get("elapsed_s") or 0.0 for record in history]
+    for seconds, record in zip(elapsed, history, strict=True):
+        yield end - (elapsed[-1] - seconds), record
+
+
 class TensorBoardLogger:
     """Event files in the run's folder `tensorboard`.
 
@@ -108,8 +125,8 @@ class TensorBoardLogger:
             # Makes a TensorBoard that is watching forget what it has read from the earlier files.
             start = events.SessionLog(status=events.SessionLog.START)
             self._writer.write_event(self._event(wall_time=time.time(), step=0, session_log=start))
-            for record in history:
-                self._write(*_split(record))
+            for moment, record in _with_moments(run, history):
+                self._write(moment, *_split(record))
             self._writer.flush()
         except BaseException:
             before = new
@@ -122,20 +139,20 @@ class TensorBoardLogger:
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         """Writes one event with all values, to be seen at once; see `Logger`."""
-        self._write(step, values)
+        self._write(time.time(), step, values)
         self._writer.flush()
 
     def close(self) -> None:
         """Closes the file."""
         self._writer.close()
 
-    def _write(self, step: int, values: Mapping[str, Any]) -> None:
+    def _write(self, moment: float, step: int, values: Mapping[str, Any]) -> None:
         shown = [
             self._summary.Value(tag=tag, simple_value=value)
             for tag, value in scalars(values).items()
         ]
         self._writer.write_event(
-            self._event(wall_time=time.time(), step=step, summary=self._summary(value=shown))
+            self._event(wall_time=moment, step=step, summary=self._summary(value=shown))
         )
 
 
@@ -169,7 +186,7 @@ class WandbLogger:
             write_atomically(identity, to_json_text({"id": name}) + "\n")
         self._replaced = [
             folder
-            for folder in (run.path / "wandb").glob(f"offline-run-*-{name}")
+            for folder in (run.path / "wandb").glob(f"offline-run-*-{glob.escape(name)}")
             if not any(folder.glob("*.synced"))
         ]
         self._run = wandb.init(
@@ -184,13 +201,16 @@ class WandbLogger:
         )
         away = self._run.offline or self._run.disabled
         self._next = 0 if away else self._run.step
-        for record in history:
-            self.log(*_split(record))
+        for moment, record in _with_moments(run, history):
+            self._log(moment, *_split(record))
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         """Hands one record over, unless the server has it already; see `Logger`."""
+        self._log(time.time(), step, values)
+
+    def _log(self, moment: float, step: int, values: Mapping[str, Any]) -> None:
         if step >= self._next:
-            self._run.log(scalars(values), step=step)
+            self._run.log({**scalars(values), "_timestamp": moment}, step=step)
 
     def close(self) -> None:
         """Waits until everything is on disk or uploaded."""

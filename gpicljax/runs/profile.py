@@ -20,8 +20,8 @@ from gpicljax.checks import refusal
 from gpicljax.evaluation.icl import Estimate
 from gpicljax.evaluation.records import ICLRecord, icl_summary
 from gpicljax.evaluation.tables import markdown_table
+from gpicljax.runs.arguments import read_arguments, user_path
 from gpicljax.runs.command import plain
-from gpicljax.runs.progress import lenient_output
 from gpicljax.runs.run_directory import ICL
 from gpicljax.runs.stored_runs import UnknownRunError, find_run, find_runs
 from gpicljax.storage.atomic import to_json_text, write_atomically
@@ -53,42 +53,54 @@ class Profile:
     runs_dir: Path = Path("runs")
     """Folder that holds all runs."""
 
-    def records(self) -> list[ICLRecord]:
-        """What the runs or files hold.
+    def records(self) -> tuple[list[ICLRecord], list[str]]:
+        """Returns the records of the runs or files, and a line for each that is damaged.
 
         Raises:
-          OSError: if a file cannot be read.
-          ValueError: if a run is not known, or there is no record.
+          OSError: if no file can be read.
+          ValueError: if a run is not known, or there is no sound record.
         """
         files = [path / ICL for path in find_runs(self.runs_dir) if (path / ICL).exists()]
         if self.runs:
-            paths = [Path(name) for name in self.runs]
+            paths = [user_path(name) for name in self.runs]
             files = [p if p.is_file() else find_run(self.runs_dir, str(p)) / ICL for p in paths]
-        found = []
+        found: list[ICLRecord] = []
+        damaged, kind = [], ValueError
         for file in files:
-            told = read_json(file)
-            if not isinstance(told, list):
-                raise ValueError(refusal(str(file), type(told).__name__, "a list of records"))
-            found += [ICLRecord.from_json(each) for each in told]
+            try:
+                told = read_json(file)
+                if not isinstance(told, list):
+                    raise ValueError(refusal("records", type(told).__name__, "a list"))
+                found += [ICLRecord.from_json(each) for each in told]
+            except (OSError, ValueError) as error:
+                name = file.relative_to(self.runs_dir) if file.name == ICL else file
+                damaged.append(f"damaged: {name.parent}: {file.name} ({error})")
+                kind = OSError if isinstance(error, OSError) else ValueError
         if not found:
+            if damaged:
+                raise kind("; ".join(damaged))
             given = list(self.runs) or str(self.runs_dir)
             raise UnknownRunError(refusal("runs", given, "finished runs that record such learning"))
         systems = list(dict.fromkeys(record.system for record in found))
-        return sorted(found, key=lambda record: systems.index(record.system))
+        return sorted(found, key=lambda record: systems.index(record.system)), damaged
 
-    def __call__(self) -> None:
-        """Prints the table, and writes the files."""
-        records = self.records()
+    def __call__(self) -> int:
+        """Prints the table, writes the files, and returns the exit code."""
+        records, damaged = self.records()
+        for line in damaged:
+            print(plain(line), file=sys.stderr)
+        code = 1 if damaged and self.runs else 0
         text = f"{profile_table(records)}\n\n{EXPLAINED}\n"
         print(text)
         if self.out is None:
-            return
+            return code
         self.out.mkdir(parents=True, exist_ok=True)
         write_atomically(self.out / "in_context_learning.md", text)
         told = to_json_text([record.to_json() for record in records]) + "\n"
         write_atomically(self.out / "in_context_learning.json", told)
         figure = save_figure(icl_panels(records), self.out / "in_context_learning.png")
         print(f"table, records and figure: {figure.parent}")
+        return code
 
 
 def profile_table(records: Sequence[ICLRecord]) -> str:
@@ -164,11 +176,9 @@ def main(argv: Sequence[str] | None = None) -> int:
       The exit code: 0, 1 if a file cannot be read or written, 2 if there is no such run.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command = tyro.cli(Profile, args=arguments, prog="gpicljax profile", description=__doc__)
-    with lenient_output():
-        try:
-            command()
-        except (OSError, ValueError) as error:
-            print(f"error: {plain(str(error))}", file=sys.stderr)
-            return 1 if isinstance(error, OSError) else 2
-    return 0
+    command = read_arguments(Profile, args=arguments, prog="gpicljax profile", description=__doc__)
+    try:
+        return command()
+    except (OSError, ValueError) as error:
+        print(f"error: {plain(str(error))}", file=sys.stderr)
+        return 1 if isinstance(error, OSError) else 2

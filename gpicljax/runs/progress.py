@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, cast
 
 import numpy as np
 from rich.console import Console
@@ -143,10 +143,15 @@ class Progress:
 
 
 class _Lenient:
-    """A stream that a run outlives: what it cannot show or write is replaced or forgotten."""
+    """A stream that a run outlives: what it cannot show or write is replaced or forgotten.
+
+    Attributes:
+      fault: why something was forgotten, where its reader has not just gone; None if all is well.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self.fault: OSError | None = None
 
     def write(self, text: str) -> int:
         """Writes what the stream takes of a text; returns the text's length."""
@@ -155,19 +160,21 @@ class _Lenient:
         except UnicodeEncodeError:
             coding = self._stream.encoding
             self._stream.write(text.encode(coding, "replace").decode(coding))
-        except OSError:
-            self._forget()
+        except OSError as error:
+            self._forget(error)
         return len(text)
 
     def flush(self) -> None:
         """Flushes the stream, if it can still be written to."""
         try:
             self._stream.flush()
-        except OSError:
-            self._forget()
+        except OSError as error:
+            self._forget(error)
 
-    def _forget(self) -> None:
+    def _forget(self, error: OSError) -> None:
         """Sends all that follows nowhere, what Python flushes at its end included."""
+        if not isinstance(error, BrokenPipeError):
+            self.fault = error
         with contextlib.suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
@@ -178,8 +185,11 @@ class _Lenient:
 
 
 @contextlib.contextmanager
-def lenient_output() -> Iterator[None]:
+def lenient_output() -> Iterator[tuple[_Lenient, _Lenient]]:
     """Lets no terminal end what is at work: one that is closed, or shows ASCII only.
+
+    Yields:
+      Standard output and standard error as they are meanwhile.
 
     Example:
       >>> with lenient_output():
@@ -188,9 +198,28 @@ def lenient_output() -> Iterator[None]:
     """
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        streams: Any = [_Lenient(nowhere if stream is None else stream) for stream in before]
-        sys.stdout, sys.stderr = streams
+        out, err = (_Lenient(nowhere if stream is None else stream) for stream in before)
+        sys.stdout, sys.stderr = cast(Any, (out, err))
         try:
-            yield
+            yield out, err
         finally:
             sys.stdout, sys.stderr = before
+
+
+def run_leniently(command: Callable[[], int]) -> int:
+    """Runs a command whose output may be closed or full, and returns its exit code.
+
+    The code is 1, after a line on standard error, where output is lost, as on a full disk. A reader
+    that has gone, such as `head`, loses nothing.
+
+    Example:
+      >>> run_leniently(lambda: 0)
+      0
+    """
+    with lenient_output() as (out, _):
+        code = command()
+        out.flush()
+    if out.fault is None:
+        return code
+    print(f"error: standard output cannot be written ({out.fault.strerror})", file=sys.stderr)
+    return code or 1

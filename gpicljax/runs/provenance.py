@@ -104,8 +104,8 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(folder), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-        return done.stdout.strip()
+        done = subprocess.run(command, capture_output=True, check=True, timeout=10)
+        return done.stdout.decode("utf-8", "replace").strip()
 
     try:
         commit = git("rev-parse", "--verify", "HEAD")

@@ -163,14 +163,15 @@ def save_agent(
 
 
 def load_agent(
-    folder: str | Path, env: Environment | None = None, modules: Sequence[str] = ()
+    folder: str | Path, env: Environment | str | None = None, modules: Sequence[str] = ()
 ) -> LoadedAgent:
     """Reads an agent.
 
     Args:
       folder: what `save_agent` wrote.
-      env: an environment to use it in, if not just the one it was trained on; of the same kind and
-        with the same spaces. What learns within whole trials is for any of the same spaces.
+      env: an environment to use it in, or its id, if not just the one it was trained on; of the
+        same kind and with the same spaces. What learns within whole trials is for any of the same
+        spaces.
       modules: names of modules to import first, which register its environment or algorithm. A
         folder's own word is not enough to import anything.
 
@@ -192,6 +193,7 @@ def load_agent(
     check(not isinstance(modules, str), "modules", modules, "a sequence of names")
     for name in modules:
         registration.import_module(name, "modules", name)
+    env = None if env is None else registration.resolve(env)
     card, arrays = read_folder(folder, CARD, FORMAT, "saved agent")
     try:
         env_id = _registered_id(card)

@@ -189,3 +189,31 @@ def test_curves_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="positions"):
         changed = {"agent": agent, "oracle": oracle}, {"x": oracle}
         icl_record(*changed, **ABOUT, positions=[0, 1, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("length", value) for value in (-5, 0, True, 2.5)),
+        *(("end", value) for value in (5.0, -1.0, float("nan"), 1, "0.1")),
+        *(("position", value) for value in ([1.0, 0.0], [0.0, 0.0], [0.0], [], [0.0, "1"], None)),
+        *(("position", value) for value in ([-1.0, 0.0], [float("nan"), 1.0], [0.0, True])),
+        *(("weight", value) for value in ([-1.0, 1.0], [0.0, 1.0], [float("inf"), 1.0], [1.0])),
+        *(("rows", value) for value in ("nonsense", 3, None)),
+        *(("curves", value) for value in ({}, [], {"agent": [["1", "2"]]}, {"agent": 1})),
+        *(("higher_is_better", value) for value in (1, "yes")),
+        ("task", 3),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(field, value):
+    told = record(length=2)[0].to_json()
+    with pytest.raises(ValueError, match="no record of in-context learning"):
+        ICLRecord.from_json(told | {field: value})
+
+
+@pytest.mark.parametrize("value", ["1.0", True, float("inf"), [1.0]])
+def test_curves_of_other_values_are_refused(value):
+    told = record(length=2)[0].to_json()
+    told["curves"]["agent"][0][0] = value
+    with pytest.raises(ValueError, match="no record of in-context learning"):
+        ICLRecord.from_json(told)

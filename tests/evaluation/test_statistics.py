@@ -11,7 +11,7 @@ from gpicljax.evaluation import (
     welch_test,
     welch_test_from_stats,
 )
-from gpicljax.evaluation.statistics import SummaryStats
+from gpicljax.evaluation.statistics import Interval, SummaryStats
 
 
 @pytest.mark.parametrize("n", [2, 3, 6, 40])
@@ -138,3 +138,8 @@ def test_bootstrap_coverage():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_shares_end_at_a_hundred_per_cent():
+    assert Interval(0.975, 0.019, 0.927, 1.022, 3).percent == "97.5 ± 1.9 [92.7, 100.0]"
+    assert Interval(0.02, 0.03, -0.05, 0.09, 3).percent == "2.0 ± 3.0 [0.0, 9.0]"

@@ -84,6 +84,19 @@ def test_files_that_hold_anything_are_refused_in_a_line(tmp_path, monkeypatch, c
     assert capsys.readouterr().err.startswith("error: ")
 
 
+@pytest.mark.parametrize("text", ["[{", '[{"system": "x"}]', "[]x", '{"a": 1}'])
+def test_a_damaged_record_hides_no_other(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "runs" / "games" / "sound", "Games")
+    written(tmp_path / "runs" / "games" / "bad", "Bad")
+    (tmp_path / "runs" / "games" / "bad" / "icl.json").write_text(text)
+    assert main(["profile"]) == 0
+    said = capsys.readouterr()
+    assert "| Games" in said.out and said.err.startswith("damaged: games/bad: icl.json (")
+    assert said.err.count("\n") == 1
+    assert main(["profile", "games/bad", "games/sound"]) == 1
+
+
 def test_runs_without_records_are_refused_in_a_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["profile"]) == 2

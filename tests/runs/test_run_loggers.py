@@ -143,6 +143,24 @@ def test_tensorboard_after_a_resume(tmp_path):
 
 
 @needs_packages
+@needs_packages
+def test_records_of_earlier_processes_keep_their_times(tmp_path):
+    from tensorboardX.proto import event_pb2
+
+    records = [{"step": n, "loss": 1 / n, "time": {"elapsed_s": 3600.0 * n}} for n in (1, 2, 3)]
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
+        loggers_module.TensorBoardLogger(run, records).close()
+    (file,) = (run.path / "tensorboard").glob("events.*")
+    data, times = file.read_bytes(), []
+    while data:
+        (size,) = struct.unpack_from("<Q", data)
+        event = event_pb2.Event.FromString(data[12 : 12 + size])
+        times += [event.wall_time] * bool(event.summary.value)
+        data = data[16 + size :]
+    np.testing.assert_allclose(np.diff(times), 3600, atol=1)
+    assert times[-1] <= time.time()
+
+
 def test_a_logger_added_on_resume_shows_everything(tmp_path):
     with pytest.raises(ZeroDivisionError):
         train(tmp_path, 6, dying(3))

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gpicljax.checks import check
+from gpicljax.checks import JAX_PROCESS, check
 
 _ROW = 8
 
@@ -54,6 +54,7 @@ def check_key(argument: str, key: Any) -> None:
 
     Raises:
       ValueError: `argument: got ...; accepted: ...`.
+      RuntimeError: in a process forked from one that computes with JAX.
 
     Example:
       >>> check_key("key", jax.random.key(0))
@@ -61,6 +62,7 @@ def check_key(argument: str, key: Any) -> None:
       Traceback (most recent call last):
       ValueError: key: got 0; accepted: one key, such as jax.random.key(0); jax.vmap takes many
     """
+    JAX_PROCESS.enter()
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
     typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
     one = shape == () if typed else dtype == jnp.uint32 and len(shape or ()) == 1

@@ -24,7 +24,7 @@ from jax.core import Tracer
 
 from gpicljax import spaces
 from gpicljax.batching import Constant, strip_weak_types, unshared, update_compacted
-from gpicljax.checks import Count, Share, check, check_fields
+from gpicljax.checks import JAX_PROCESS, Count, Share, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
 from gpicljax.random import check_key
@@ -137,6 +137,7 @@ class VectorEnv:
     privileged: bool = False
 
     def __post_init__(self) -> None:
+        JAX_PROCESS.enter()
         object.__setattr__(self, "env", resolve(self.env))
         check_fields(self)
         check_interface(self.env)

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpicljax import spaces
 from gpicljax.batching import Constant
-from gpicljax.checks import Process, check, check_at_least, check_choice, missing, refusal
+from gpicljax.checks import JAX_PROCESS, check, check_at_least, check_choice, missing, refusal
 from gpicljax.environment import Environment
 from gpicljax.interop._spaces import of_one_agent
 from gpicljax.registration import make, registered, registered_id
@@ -31,7 +31,6 @@ except ImportError as error:
     raise missing("gymnasium", "interop") from error
 
 RENDER_FPS = 4
-in_one_process = Process("JAX")
 _jit = functools.partial(jax.jit, static_argnums=0)
 
 
@@ -123,7 +122,7 @@ class GymnasiumEnv(gymnasium.Env):
         episodes_per_trial: int | None,
         render_mode: str | None,
     ) -> None:
-        in_one_process.enter()
+        JAX_PROCESS.enter()
         self.env = env
         self.params = params
         self.episodes_per_trial = episodes_per_trial
@@ -162,7 +161,7 @@ class GymnasiumEnv(gymnasium.Env):
         Returns:
           The observation and `{"trial_start": bool}`.
         """
-        in_one_process.enter()
+        JAX_PROCESS.enter()
         whole = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
         check(whole, "seed", seed, "an integer >= 0, or None")
         super().reset(seed=None if seed is None else int(seed))
@@ -259,6 +258,18 @@ def to_gymnasium(
     return GymnasiumEnv(env, params, episodes_per_trial, render_mode)
 
 
+def _make_registered(env: str, render_mode: str | None = None, **options: Any) -> GymnasiumEnv:
+    """Returns the adapter of an id for `gymnasium.make`.
+
+    Others, such as Stable-Baselines3, ask every environment for pictures. One that draws none has
+    no mode then; `gymnasium.make` has warned of it.
+    """
+    static = {k: v for k, v in options.items() if k not in ("params", "episodes_per_trial")}
+    if render_mode == "rgb_array" and not make(env, **static).can_render:
+        render_mode = None
+    return to_gymnasium(env, render_mode=render_mode, **options)  # type: ignore[arg-type]
+
+
 # Shared with the vector adapter ----------------------------------------------------------------
 
 
@@ -266,7 +277,7 @@ def checked(
     env: Environment | str, params: ArrayTree, render_mode: str | None, static: Mapping[str, Any]
 ) -> tuple[Environment, Any]:
     """The environment and the params to use; ValueError where they or the mode do not fit."""
-    in_one_process.enter()  # before the first computation, which would hang after a fork
+    JAX_PROCESS.enter()  # before the first computation, which would hang after a fork
     fits = isinstance(env, str) or not static
     check(fits, "options", [*static], "none beside an environment; static options beside an id")
     env = of_one_agent(make(env, **static) if isinstance(env, str) else env)
@@ -377,7 +388,7 @@ def to_action(space: Any, action: Any, batch: tuple[int, ...] = ()) -> np.ndarra
 for _id in registered():
     gymnasium.register(
         f"gpicljax/{_id}",
-        "gpicljax.interop.gymnasium:to_gymnasium",
+        "gpicljax.interop.gymnasium:_make_registered",
         vector_entry_point="gpicljax.interop.gymnasium_vector:to_gymnasium_vector",
         kwargs={"env": _id},
     )

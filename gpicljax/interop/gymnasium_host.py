@@ -18,6 +18,7 @@ Example:
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_at_least, missing
+from gpicljax.checks import check, check_at_least, missing, refusal
 from gpicljax.interface import ActionRequest, Record, TimeStep
 from gpicljax.random import check_key
 from gpicljax.typing import ArrayTree
@@ -61,23 +62,57 @@ class _Space(NamedTuple):
     theirs: Any
 
     def read(self, value: Any) -> Any:
-        """A member of theirs as a native one: a copy, since environments reuse their arrays."""
+        """Returns a member of theirs as a native one: a copy, as environments reuse their arrays.
+
+        Raises:
+          ValueError: for an observation that is not in the space that the environment declares.
+        """
+        accepted = f"a member of the environment's observation_space, {self.theirs}"
         if isinstance(self.native, spaces.Discrete):
-            return np.asarray(int(_number("observation", value)) - int(self.theirs.start), np.int32)
+            number = _number("observation", value) - int(self.theirs.start)
+            check(number in range(self.native.n), "observation", value, accepted)
+            return np.asarray(number, np.int32)
         dtype = np.int32 if isinstance(self.native, spaces.MultiDiscrete) else None
-        copied = np.array(value, dtype or self.native.jax_dtype)  # type: ignore[attr-defined]
+        try:
+            copied = np.array(value, dtype or self.native.jax_dtype)  # type: ignore[attr-defined]
+        except (TypeError, ValueError):
+            raise ValueError(refusal("observation", value, accepted)) from None
         shape = self.native.shape  # type: ignore[attr-defined]
         check(copied.shape == shape, "observation.shape", copied.shape, f"{shape}")
+        check(self._holds(copied), "observation", value, accepted)
         return copied
 
+    def _holds(self, value: np.ndarray) -> bool:
+        """Whether all entries are within their bounds, as far as the array's dtype can tell."""
+        if isinstance(self.native, spaces.MultiDiscrete):
+            low, high = 0, self.theirs.nvec - 1
+        elif isinstance(self.theirs, gymnasium.spaces.Box):
+            low, high = (x.astype(value.dtype) for x in (self.theirs.low, self.theirs.high))
+        else:
+            low, high = 0, 1
+        return bool(((value >= low) & (value <= high)).all())
+
     def write(self, value: Any) -> Any:
-        """A native member as one of theirs; numbers beyond its bounds as the nearest within."""
-        value = np.asarray(value)
+        """Returns an agent's action as a member of theirs.
+
+        Continuous actions beyond their bounds stand for the nearest ones within, as everywhere.
+
+        Raises:
+          ValueError: for other actions that are not in the space.
+        """
+        accepted = f"a member of the action space, {self.native}"
         if isinstance(self.native, spaces.Discrete):
-            return int(np.clip(value, 0, self.native.n - 1)) + int(self.theirs.start)
-        if isinstance(self.native, spaces.Box):
-            value = np.clip(value, self.theirs.low, self.theirs.high)
-        return value.astype(self.theirs.dtype).reshape(self.theirs.shape)
+            number = _number("action", value)
+            check(number in range(self.native.n), "action", value, accepted)
+            return int(number) + int(self.theirs.start)
+        array = np.asarray(value)
+        sound = array.dtype.kind in "biuf" and bool(np.isfinite(array).all())
+        check(sound and array.size == np.prod(self.theirs.shape), "action", value, accepted)
+        array = array.reshape(self.theirs.shape)
+        if isinstance(self.theirs, gymnasium.spaces.Box):
+            return np.clip(array, self.theirs.low, self.theirs.high).astype(self.theirs.dtype)
+        check(self._holds(array), "action", value, accepted)
+        return array.astype(self.theirs.dtype)
 
 
 def native_space(space: Any, argument: str = "space") -> spaces.Space:
@@ -149,8 +184,10 @@ class GymnasiumInstance:
 
     def _reset(self, first: bool = False) -> Any:
         seeded = first or self._batch.replay_noise
-        observation, _ = self._env.reset(seed=self._seed if seeded else None)
-        return self._batch.observations.read(observation)
+        given = self._env.reset(seed=self._seed if seeded else None)
+        pair = isinstance(given, tuple) and len(given) == 2
+        check(pair, "reset", given, "two values, (observation, info)")
+        return self._batch.observations.read(given[0])
 
     def _seen(
         self, now: Any, before: Any, reached: Any, reward: float, over: bool, cut: bool
@@ -187,12 +224,16 @@ class GymnasiumInstance:
         """Acts once; where an episode ends, the next one begins at once."""
         check(self._time < self._batch.actions, "step", "another action", "none: the trial is over")
         before, blank = self._timestep, self.blank_record
-        seen, reward, over, cut, _ = self._env.step(self._batch.choices.write(action))
+        given = self._env.step(self._batch.choices.write(action))
+        accepted = "five values, (observation, reward, terminated, truncated, info)"
+        check(isinstance(given, tuple) and len(given) == 5, "step", given, accepted)
+        seen, reward, over, cut, _ = given
         self._time += 1
         reached = self._batch.observations.read(seen)
         now = self._reset() if over or cut else reached
         where = before.observation["now"]
         paid, ended = _number("reward", reward), bool(_number("terminated", over))
+        check(bool(np.isfinite(paid)), "reward", reward, "a finite number")
         cut = bool(_number("truncated", cut))
         self._timestep = self._seen(now, where, reached, paid, ended, cut)
         action = np.array(action, self._batch.no_action.dtype)
@@ -228,12 +269,18 @@ class GymnasiumBatch:
         env = make()
         given = isinstance(env, gymnasium.Env)
         check(given, "make", type(env).__name__, "a function that makes a gymnasium.Env")
+        named = inspect.signature(env.unwrapped.reset).parameters
+        seeded = "seed" in named or any(x.kind == x.VAR_KEYWORD for x in named.values())
+        check(seeded, "reset", f"reset({', '.join(named)})", "reset(*, seed=None, options=None)")
         kind = native_space(env.observation_space, "observation_space")
         self.observations = _Space(kind, env.observation_space)
         self.choices = _Space(native_space(env.action_space, "action_space"), env.action_space)
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self.no_action = np.asarray(self.choices.native.sample(jax.random.key(0)))
         env.close()
+
+    def __repr__(self) -> str:
+        return f"from_gymnasium({self.name}, num_envs={self.num_envs}, actions={self.actions})"
 
     def action_space(self) -> spaces.Space:
         """The native space of actions."""

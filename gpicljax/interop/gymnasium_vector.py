@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from gpicljax.batching import select
-from gpicljax.checks import check, check_at_least, check_choice, missing
+from gpicljax.checks import JAX_PROCESS, check, check_at_least, check_choice, missing
 from gpicljax.environment import Environment
 from gpicljax.interface import TimeStep
 from gpicljax.interop import gymnasium as single
@@ -94,7 +94,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         renew_every: int,
         render_mode: str | None,
     ) -> None:
-        single.in_one_process.enter()
+        JAX_PROCESS.enter()
         self.vec = vec
         # The state carries the params: one set of compiled programs serves all of them.
         self._programs = dataclasses.replace(vec, params=None)
@@ -129,7 +129,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         Returns:
           The observations and `{"trial_start": bool[B]}`.
         """
-        single.in_one_process.enter()
+        JAX_PROCESS.enter()
         whole = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
         check(whole, "seed", seed, "one integer >= 0 for the whole batch, or None")
         super().reset(seed=None if seed is None else int(seed))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.checks import check
 from gpicljax.typing import ArrayTree
 
 
@@ -88,6 +89,10 @@ def as_network(module: nn.Module) -> Network:
     starts of None as they come; others get the empty memory, and no start. A module with an
     attribute `attends` that is true has a method `attention`.
 
+    Raises:
+      ValueError: by `init`, for a module with other collections of variables than `params`, such as
+        the running statistics of BatchNorm: a trainer would move them as if they were parameters.
+
     Example:
       >>> import jax, jax.numpy as jnp
       >>> from gpicljax.networks.recurrent import LSTMStack
@@ -101,7 +106,11 @@ def as_network(module: nn.Module) -> Network:
     def init(key: jax.Array, inputs: ArrayTree) -> Any:
         batch = jax.tree.leaves(inputs)[0].shape[0]
         carry = module.initial_carry(batch)  # type: ignore[attr-defined]
-        return module.init(key, carry, inputs, jnp.zeros(batch, bool), method="step")
+        variables = module.init(key, carry, inputs, jnp.zeros(batch, bool), method="step")
+        found = f"{type(module).__name__} with {', '.join(variables)}"
+        accepted = "a module whose variables are params alone, which an optimiser may move"
+        check(variables.keys() <= {"params"}, "module", found, accepted)
+        return variables
 
     def step(
         params: ArrayTree, carry: ArrayTree, inputs: ArrayTree, start: jax.Array

@@ -192,3 +192,67 @@ def test_values_of_another_shape_are_refused_by_name():
     instance._env.hands[:] = 49
     with pytest.raises(ValueError, match=r"observation.shape: got \(2,\); accepted: \(1,\)"):
         instance.step(np.zeros(2, np.float32))
+
+
+class Toy(gymnasium.Env):
+    """Whose answers a test chooses."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(3)
+    seen, paid, more = (0.0, 0.5), 1.0, (False, False, {})
+    start = np.zeros(2, np.float32), {}
+
+    def reset(self, *, seed=None, options=None):
+        return self.start
+
+    def step(self, action):
+        return np.asarray(self.seen), self.paid, *self.more
+
+
+def toy(**changes):
+    return from_gymnasium(lambda: type("Toy", (Toy,), changes)(), 1, actions=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seen": (0.0, 1.5)}, "observation: got .*1.5.*a member of the environment's obs"),
+        ({"seen": (0.0, np.nan)}, "observation: got .*nan"),
+        ({"seen": (0.0,)}, r"observation.shape: got \(1,\); accepted: \(2,\)"),
+        ({"seen": "ab"}, "observation: got"),
+        ({"paid": np.nan}, "reward: got nan; accepted: a finite number"),
+        ({"paid": np.inf}, "reward: got inf"),
+        ({"more": (False, {})}, "step: got .*five values, .observation, reward, terminated, tr"),
+        ({"start": np.zeros(2)}, "reset: got .*two values, .observation, info"),
+        ({"start": (np.zeros(2) + 3, {})}, "observation: got"),
+        ({"reset": lambda self: (np.zeros(2), {})}, "reset: got .*seed=None"),
+    ],
+)
+def test_an_environment_that_breaks_a_rule_is_told_which(changes, message):
+    with pytest.raises(ValueError, match=message):
+        toy(**changes).start(jax.random.key(0))[0].step(1)
+
+
+@pytest.mark.parametrize("action", [3, -1, 0.5, np.nan, [1, 2], "a"])
+def test_actions_outside_the_space_are_refused(action):
+    (instance,) = toy().start(jax.random.key(0))
+    with pytest.raises(ValueError, match="action: got"):
+        instance.step(action)
+
+
+def test_continuous_actions_are_clipped_and_must_be_numbers():
+    space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    (instance,) = toy(action_space=space).start(jax.random.key(0))
+    instance.step(np.array([5.0, -5.0]))
+    with pytest.raises(ValueError, match="action: got"):
+        instance.step(np.array([np.nan, 0.0]))
+
+
+def test_batches_of_other_spaces_are_checked_too():
+    many = gymnasium.spaces.MultiDiscrete([2, 3])
+    for seen, fits in (((1, 2), True), ((1, 3), False), ((-1, 0), False)):
+        start = np.zeros(2, np.int64), {}
+        (instance,) = toy(observation_space=many, seen=seen, start=start).start(jax.random.key(0))
+        with contextlib.nullcontext() if fits else pytest.raises(ValueError, match="observation"):
+            instance.step(1)
+    assert repr(toy()) == "from_gymnasium(Toy, num_envs=1, actions=4)"

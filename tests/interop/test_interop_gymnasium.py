@@ -351,6 +351,41 @@ def test_a_forked_process_is_refused_before_it_hangs():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*out of date")
+@pytest.mark.parametrize("env_id", SINGLE)
+def test_pictures_can_be_asked_for_where_there_are_none(env_id):
+    """As Stable-Baselines3's `make_vec_env` does."""
+    name = f"gpicljax.interop.gymnasium:gpicljax/{env_id}"
+    env = gymnasium.make(name, render_mode="rgb_array")
+    drawn = gpicljax.make(env_id).can_render
+    assert env.unwrapped.render_mode == ("rgb_array" if drawn else None)
+    with pytest.raises(ValueError, match="render_mode: got 'human'"):
+        gymnasium.make(name, render_mode="human")
+
+
+def test_whatever_computed_before_a_fork_is_remembered():
+    vec = gpicljax.VectorEnv("CliffWalking-v1", 4)
+    jax.jit(vec.init)(jax.random.key(0))
+    for use in (
+        lambda: to_gymnasium("CliffWalking-v1"),
+        lambda: gpicljax.VectorEnv("CliffWalking-v1", 4),
+        lambda: gpicljax.make("CliffWalking-v1").reset(vec, None),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # JAX's, about the fork
+            child = os.fork()
+        if child == 0:
+            signal.alarm(100)
+            try:
+                use()
+            except RuntimeError as error:
+                os._exit("spawn" in str(error))
+            except BaseException:
+                os._exit(3)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
 def test_gymnasium_s_own_make_takes_static_options():
     name = "gpicljax.interop.gymnasium:gpicljax/MazeWorld-v0"
     env = gymnasium.make(name, size=7, resolution=(16, 24), params={"density": 0.2})

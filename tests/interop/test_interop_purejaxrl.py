@@ -71,15 +71,16 @@ def ppo():
 
 
 def train(ppo, name, gamma):
-    """Returns of the episodes that ended in the first four updates and in the second half."""
+    """Returns of three seeds in the first four updates, and in the second half of the training."""
     config = CONFIG | {"ENV_NAME": name, "GAMMA": gamma}
-    metrics = jax.jit(ppo.make_train(config))(jax.random.key(0))["metrics"]
+    keys = jax.random.split(jax.random.key(0), 3)
+    metrics = jax.jit(jax.vmap(ppo.make_train(config)))(keys)["metrics"]
     ended, returned = (
         np.asarray(metrics[key]) for key in ("returned_episode", "returned_episode_returns")
     )
-    assert ended.shape == (UPDATES, NUM_STEPS, NUM_ENVS)
+    assert ended.shape == (3, UPDATES, NUM_STEPS, NUM_ENVS)
     half = UPDATES // 2
-    first, last = returned[:4][ended[:4]], returned[half:][ended[half:]]
+    first, last = returned[:, :4][ended[:, :4]], returned[:, half:][ended[:, half:]]
     print(f"{name}: {first.mean():.3f} -> {last.mean():.3f} ({len(first)}, {len(last)} episodes)")
     return first, last
 

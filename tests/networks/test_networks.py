@@ -26,6 +26,7 @@ from variants import daily
 
 import gpicljax
 from gpicljax.networks.contract import AgentInput, as_network
+from gpicljax.networks.feedforward import FeedForward
 from gpicljax.networks.q_network import DuelingHead, RecurrentQNetwork
 from gpicljax.networks.recurrent import LSTMLayer, LSTMStack, orthogonal
 
@@ -331,3 +332,17 @@ def test_orthogonal_matrices_are_orthogonal_and_differ(key):
     products = matrices @ jnp.swapaxes(matrices, 1, 2)
     np.testing.assert_allclose(products, np.broadcast_to(np.eye(64), (3, 64, 64)), atol=2e-6)
     assert float(jnp.abs(matrices[0] - matrices[1]).max()) > 0.1
+
+
+class Normed(FeedForward):
+    """Keeps running statistics, which are no parameters."""
+
+    @nn.compact
+    def __call__(self, inputs):
+        x = nn.BatchNorm(use_running_average=True)(nn.Dense(4)(inputs))
+        return nn.Dense(2)(x)
+
+
+def test_what_is_no_parameter_is_not_handed_to_an_optimiser(key):
+    with pytest.raises(ValueError, match="module: got 'Normed with params, batch_stats'; accepted"):
+        as_network(Normed()).init(key, jnp.zeros((3, 2)))

@@ -193,6 +193,11 @@ def test_the_page_is_served_here_only(game):
         assert ask("POST", "/other", "1")[0] == 400
         assert ask("POST", "/key", "1" * 100)[0] == 400
         assert ask("POST", "/key", "1", Origin="http://elsewhere.example")[0] == 403
+        for name in ("localhost:9000", "127.0.0.1:9000"):  # as a tunnel forwards it
+            assert ask("GET", "/", Host=name)[0] == 200
+            assert ask("POST", "/key", "", Host=name, Origin=f"http://{name}")[0] == 200
+            assert ask("POST", "/key", "1", Host=name, Origin="http://localhost:1")[0] == 403
+        assert b"answers requests for 127.0.0.1" in ask("GET", "/", Host="elsewhere.example")[1]
         for method, path in (("POST", "/key"), ("GET", "/")):
             assert ask(method, path, "1", Host="elsewhere.example")[0] == 403
         now = json.loads(ask("POST", "/key", "m")[1])

@@ -11,9 +11,13 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gpicljax.play.game import Picture, PlaySession
 from gpicljax.viz.episode_page import STYLE
+
+_NAMES = ("127.0.0.1", "localhost", "::1")
+_REFUSAL = f"This page answers requests for {', '.join(_NAMES)} alone, from the page itself."
 
 
 def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
@@ -38,7 +42,7 @@ def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if not self._is_local():
-                self.send_error(403)
+                self.send_error(403, explain=_REFUSAL)
             elif self.path in ("/", "/index.html"):
                 self._answer(page, "text/html; charset=utf-8")
             else:
@@ -51,7 +55,7 @@ def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
                 return
             key = self.rfile.read(int(length)).decode(errors="replace")
             if not self._is_local():
-                self.send_error(403)
+                self.send_error(403, explain=_REFUSAL)
                 return
             with turn:
                 game.press(key)
@@ -59,13 +63,14 @@ def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
             self._answer(content, "application/json")
 
         def _is_local(self) -> bool:
-            # Other sites' pages, too, may send requests here, under names that lead here.
-            port = self.connection.getsockname()[1]
-            here = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
-            origin = self.headers.get("Origin")
-            return self.headers.get("Host") in here and (
-                origin is None or origin.removeprefix("http://") in here
-            )
+            # Other sites' pages, too, may send requests here, under names that lead here. Ports do
+            # not matter: a tunnel forwards this one under another number.
+            host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+            try:
+                is_known = urlsplit(f"//{host}").hostname in _NAMES
+            except ValueError:
+                return False
+            return is_known and (origin is None or origin.partition("://")[2] == host)
 
         def _answer(self, content: bytes, kind: str) -> None:
             self.send_response(200)

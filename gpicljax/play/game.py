@@ -166,9 +166,12 @@ class PlaySession:
         self.steps, self.reward, self.total, self.over = 0, 0.0, 0.0, ""
 
     def compile(self) -> None:
-        """Compiles steps and pictures, which would keep the first key waiting."""
+        """Compiles all that keys bring about, which would keep the first of them waiting."""
         self._batch.compile(self._key, np.int32(0))
-        self.pictures()
+        self._batch.start(self._key, task=jax.tree.map(lambda x: x[None], self.task))
+        for view in self._views.values():
+            view(self.state, self.task)
+        self.said()
 
     def press(self, key: str) -> None:
         """Does what a key stands for; keys that stand for nothing do nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from typing import Any
@@ -14,9 +15,10 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.interface import ActionRequest, TimeStep
 from gpicljax.rollout.host import as_host_agent
+from gpicljax.runs.command import plain
 from gpicljax.runs.saved_agents import LoadedAgent, load_agent, shipped_model, shipped_models
 from gpicljax.runtime.signals import StopRequest, catch_stop, exit_code
-from gpicljax.serve.remote import END, HELLO, check_bytes
+from gpicljax.serve.remote import END, HELLO, LONGEST, check_bytes
 from gpicljax.storage.array_folder import SavedError
 
 _SLICE = 200  # milliseconds between two looks at whether to stop
@@ -37,31 +39,47 @@ class _Server:
         import zmq
 
         host = address.strip("[]")
+        self._writable, self._readable = zmq.POLLOUT, zmq.POLLIN
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PAIR)
         self._socket.linger, self._socket.ipv6 = _SLICE, ":" in host
+        self._socket.maxmsgsize = LONGEST
         self._socket.connect(f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
         self._patience, self._stop, self._met = patience, stop, False
         self.say(HELLO)
 
     def say(self, text: str) -> None:
-        """Sends a message; where nothing is connected yet it waits for that."""
+        """Sends a message; before the first answer it waits for a server as long as it takes.
+
+        Raises:
+          ConnectionError: if the connection is lost, or the process is to stop.
+        """
+        self._wait(self._writable, "no connection")
         self._socket.send_string(text)
 
     def hear(self) -> str:
-        """The next message.
+        """Returns the next message.
 
         Raises:
-          ConnectionError: if none comes, or the process is to stop.
+          ConnectionError: if none comes, it is not UTF-8, or the process is to stop. A message of
+            more than `LONGEST` bytes ends the connection, and so counts as none.
         """
+        self._wait(self._readable, "no message")
+        self._met = True
+        message = self._socket.recv()
+        try:
+            return message.decode()
+        except UnicodeDecodeError:
+            raise ConnectionError(f"sent {message[:40]!r}; accepted: UTF-8") from None
+
+    def _wait(self, event: int, lack: str) -> None:
+        """Waits until the socket can be written to or read from."""
         until = time.monotonic() + self._patience
-        while not self._socket.poll(_SLICE):
+        while not self._socket.poll(_SLICE, event):
             if self._stop.signal:
                 raise ConnectionError(f"stopped by {self._stop.signal.name}")
             if self._met and time.monotonic() > until:
-                raise ConnectionError(f"no message for {self._patience:g} seconds")
-        self._met = True
-        return self._socket.recv().decode()
+                raise ConnectionError(f"{lack} for {self._patience:g} seconds")
 
     def close(self) -> None:
         """Closes the socket."""
@@ -79,10 +97,13 @@ def _answered(server: _Server, loaded: LoadedAgent, key: jax.Array, steps: int) 
     for step in range(steps):
         reward, text = server.hear(), server.hear()
         # The challenge's own server says so in the mini tasks.
-        reward = int({"True": 1, "False": 0}.get(reward, reward))
+        reward = {"True": "1", "False": "0"}.get(reward, reward)
+        if not re.fullmatch(r"[-+]?[0-9]{1,9}", reward):
+            raise ConnectionError(f"sent the reward {reward[:40]!r}; accepted: a whole number")
+        reward = int(reward)
         account["reward"] += reward
         if len(text) != 1:
-            return account | {"ended": text.removeprefix(END)}
+            return account | {"ended": " ".join(plain(text.removeprefix(END)).split())[:100]}
         start: Any = np.asarray(step == 0)
         check(ord(text) < 256, "message", text, "a character of the bytes 0 to 255")
         byte: Any = np.asarray(ord(text), observed)

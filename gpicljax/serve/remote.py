@@ -26,10 +26,12 @@ from gpicljax.runtime.signals import StopRequest
 
 PORT = 5556
 HELLO, END = "hello", "end: "
+LONGEST = 1024
+"""Bytes of a message, at most; a peer that sends more is disconnected."""
 _SLICE = 200  # milliseconds between two looks at whether a learner is still there
 _EVERY = 1.0  # seconds between two looks at connections while learners are quick
+_SILENT = 10.0  # seconds after which a connection without a greeting is told
 _LINGER = 500  # milliseconds that the last messages have to arrive
-_LONGEST = 1024  # bytes of a message; a learner that sends more is disconnected
 _CLOSED = "the connection was closed"
 _LOG = logging.getLogger(__name__)
 
@@ -84,6 +86,11 @@ class _Peers:
         """Whether the learner's connection was closed."""
         self.look()
         return self._left
+
+    def is_connected(self) -> bool:
+        """Whether anyone is connected."""
+        self.look()
+        return bool(self._open)
 
     def look(self) -> None:
         """Takes in what has happened."""
@@ -143,7 +150,10 @@ class RemoteLearners:
         import zmq
 
         check_at_least(1, count=count)
-        check(0 <= port <= 65536 - count, "port", port, f"a number in 0 .. {65536 - count}")
+        whole = isinstance(port, int) and not isinstance(port, bool)
+        check(
+            whole and 0 <= port <= 65536 - count, "port", port, f"a number in 0 .. {65536 - count}"
+        )
         check(patience > 0, "patience", patience, "a number of seconds above 0")
         self.patience = patience
         self.ports: list[int] = []
@@ -169,7 +179,7 @@ class RemoteLearners:
     def _bind(self, address: str, port: int) -> None:
         socket = self._context.socket(self._zmq.PAIR)
         self._sockets.append(socket)
-        socket.linger, socket.maxmsgsize = 0, _LONGEST
+        socket.linger, socket.maxmsgsize = 0, LONGEST
         socket.ipv6 = ":" in address
         host = address.strip("[]")
         endpoint = f"tcp://[{host}]" if socket.ipv6 else f"tcp://{host}"
@@ -280,7 +290,8 @@ class RemoteLearners:
 
     def _message(self, i: int, patience: float | None) -> tuple[str, int]:
         """The next message, and the number of the connection that it came by."""
-        until = None if patience is None else time.monotonic() + patience
+        began, warns = time.monotonic(), patience is None
+        until = None if patience is None else began + patience
         socket = self._sockets[i]
         while not socket.poll(_SLICE, self._zmq.POLLIN):
             if self.stop.signal:
@@ -289,6 +300,10 @@ class RemoteLearners:
                 raise _LeftError(_CLOSED)
             if until is not None and time.monotonic() > until:
                 raise _LeftError(f"no message for {patience:g} seconds")
+            is_late = warns and time.monotonic() - began > _SILENT
+            if is_late and self._peers[i].is_connected():
+                _LOG.warning("port %d: someone is connected and does not say hello", self.ports[i])
+                warns = False
         first, *others = socket.recv_multipart(copy=False)
         if others:
             raise _LeftError(f"sent a message of {1 + len(others)} parts; accepted: one part")

@@ -39,7 +39,8 @@ def arms_stage(
     data = {
         "count": arms,
         "pulled": pulled.astype(int).tolist(),
-        "paid": np.round(paid, 4).tolist(),
-        "means": None if told is None else np.round(told, 4).tolist(),
+        "paid": paid.tolist(),
+        # As they are: rounded twice, a number would differ from the one in words.
+        "means": None if told is None else told.tolist(),
     }
     return Stage(Path(__file__).with_name("arms.html"), {"arms": data})

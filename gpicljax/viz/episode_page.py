@@ -102,6 +102,9 @@ def episode_page(
     for name, given in (("actions", actions), ("advice", advice), ("rewards", rewards)):
         fits = given is None or np.shape(given)[:1] == (moments - 1,)
         check(fits, name, given, f"{moments - 1} entries")
+    paid = None if rewards is None else np.asarray(rewards)
+    sound = paid is None or (paid.dtype.kind in "biuf" and bool(np.isfinite(paid).all()))
+    check(sound, "rewards", rewards, "finite numbers")
     readings = readings or {}
     for name, given in readings.items():
         check(len(given) == moments, f"readings {name}", given, f"{moments} entries")
@@ -123,10 +126,10 @@ def episode_page(
         "frames": shown.tolist(),
         "sheets": [_sheet(part, tile_height, tile_width, quality) for part in sheets],
         "words": None if words is None else list(words),
-        "reward": None if rewards is None else _rounded(np.asarray(rewards)),
+        "reward": None if paid is None else _rounded(paid),
         "actions": None if actions is None else list(actions),
         "advice": None if advice is None else list(advice),
-        "readings": [list(given) for given in readings.values()],
+        "readings": [[_shown(value) for value in given] for given in readings.values()],
         "chapters": chapters.tolist(),
         **(stage.data if stage else {}),
     }
@@ -148,7 +151,14 @@ def episode_page(
         **(page_parts(stage.file) if stage else {}),
     }
     template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)
+    page = re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)
+    return page.encode("utf-8", "replace").decode()  # half a surrogate pair is no character
+
+
+def _shown(value: Any) -> Any:
+    """Returns a reading for JSON, which has no numbers that are not finite."""
+    is_number = isinstance(value, float | np.floating)
+    return str(value) if is_number and not np.isfinite(value) else value
 
 
 def page_parts(file: Path) -> dict[str, str]:

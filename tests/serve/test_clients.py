@@ -23,6 +23,8 @@ from gpicljax.serve import command
 from gpicljax.serve.remote import RemoteLearners
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 
+zmq = pytest.importorskip("zmq")
+
 pytest.importorskip("zmq")
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "manual" / "byte_streams.md").read_text(encoding="utf-8")
@@ -39,7 +41,7 @@ def test_the_manuals_clients(name, program, parrots, tmp_path):
         pytest.skip(f"needs {program}")
     source = re.search(rf"```\w+\n((?:#|//) {name}\n.*?)```", PAGE, re.DOTALL)[1]
     (tmp_path / name).write_text(source)
-    with RemoteLearners(port=0, patience=20) as learners:
+    with RemoteLearners(port=0, patience=60) as learners:
         client = subprocess.Popen(
             [program, str(tmp_path / name), str(learners.ports[0])],
             stdout=subprocess.PIPE,
@@ -49,7 +51,7 @@ def test_the_manuals_clients(name, program, parrots, tmp_path):
         summary = command.serve(
             jax.random.key(0), parrots, learners, steps=9, begin=lambda: learners.greet(20)
         )
-    assert client.communicate(timeout=20)[0] == "reward 6, end: the stream is complete\n"
+    assert client.communicate(timeout=60)[0] == "reward 6, end: the stream is complete\n"
     (learner,) = summary["learners"]
     assert (learner["ended"], learner["steps"], learner["reward"]) == ("through", 6, 6)
     assert learner["why"] == "the stream is complete"
@@ -86,10 +88,10 @@ def test_octets_are_those_of_a_recorded_session():
     vec = gpicljax.VectorEnv(Recited(), 1, resets="fresh")
     sent = [bytes.fromhex(message) for message in recorded["learner"]]
     heard = []
-    with RemoteLearners(port=0, patience=5) as learners:
+    with RemoteLearners(port=0, patience=60) as learners:
 
         def learner():
-            with socket.create_connection(("127.0.0.1", learners.ports[0]), 10) as connection:
+            with socket.create_connection(("127.0.0.1", learners.ports[0]), 60) as connection:
                 stream = connection.makefile("rwb")
                 stream.write(bytes.fromhex(recorded["greeting"]))
                 stream.flush()
@@ -101,8 +103,8 @@ def test_octets_are_those_of_a_recorded_session():
 
         thread = threading.Thread(target=learner, daemon=True)
         thread.start()
-        command.serve(jax.random.key(0), vec, learners, steps=9, begin=lambda: learners.greet(10))
-    thread.join(10)
+        command.serve(jax.random.key(0), vec, learners, steps=9, begin=lambda: learners.greet(60))
+    thread.join(60)
     assert [message.hex() for message in heard] == recorded["server"]
 
 
@@ -139,11 +141,41 @@ def test_a_saved_agent_is_a_learner(folder, parrots, capsys):
         summary = command.serve(
             jax.random.key(0), parrots, learners, steps=4, begin=lambda: learners.greet(60)
         )
-    thread.join(10)
+    thread.join(60)
     assert codes == [0] and summary["learners"][0]["steps"] == 4
     assert summary["learners"][0]["why"] == "4 steps are done"
     said = capsys.readouterr().out
     assert "agent: ended 4 steps are done, steps 4, reward -4" in said
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        (["0", "a", "0", "end: \x1b]0;owned\x07 well"], "agent: ended \ufffd]0;owned\ufffd well"),
+        (["0", "a", "0", "end: x\nerror: all lost"], "agent: ended x error: all lost,"),
+        (["0", "a", "0", "end: " + "x" * 900], f"agent: ended {'x' * 100}, steps 1"),
+        (["0", "a", "0", "x" * 100_000], "error: no "),
+        (["0", "a", "1" * 400, "b"], "error: sent the reward '1111"),
+        (["0", "a", "1e9", "b"], "error: sent the reward '1e9'"),
+        (["0", "a", b"\xff", "b"], "error: sent b'\\xff'; accepted: UTF-8"),
+    ],
+)
+def test_a_strange_server_is_told_of_in_one_clean_line(messages, said, folder, capsys):
+    socket = zmq.Context.instance().socket(zmq.PAIR)
+    socket.linger, socket.sndtimeo = 500, 60_000
+    port = socket.bind_to_random_port("tcp://127.0.0.1")
+
+    def talk():
+        socket.recv()
+        for message in messages:
+            socket.send(message if isinstance(message, bytes) else message.encode())
+
+    threading.Thread(target=talk, daemon=True).start()
+    code = command.main(["--agent", str(folder), "--port", str(port), "--patience", "2"])
+    socket.close()
+    shown = capsys.readouterr()
+    (line,) = [x for x in (shown.out + shown.err).splitlines() if not x.startswith("waiting")]
+    assert line.startswith(said) and len(line) < 200 and code == said.startswith("error")
 
 
 def test_agents_that_cannot_answer_are_refused(folder, tmp_path, capsys):

@@ -212,3 +212,11 @@ def test_any_episode_is_told_in_words_and_pictures_that_last(tmp_path):
         f"&lt;situation&gt; {t}|{totals[t]}|{shown[t]}|pulse{60 + t}&lt;mood&gt;good"
         for t in range(4)
     ]
+
+
+def test_numbers_and_characters_that_are_none(tmp_path):
+    words = ["a", "b"]
+    with pytest.raises(ValueError, match="rewards: got .*accepted: finite numbers"):
+        any_page(title="x", words=words, rewards=[np.nan])
+    odd = any_page(title="x \ud800", words=["a", "\ud800"], readings={"n": [np.nan, 1.0]})
+    assert odd.encode() and '["nan",1.0]' in odd

@@ -120,7 +120,14 @@ LINES = (("a?", "b"),)
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"lines": ()}, "name: got 'micro1'; accepted: a name that no other"),
+        ({"title": "another"}, "name: got 'micro1'; accepted: a name that no other"),
+        ({"name": "x", "lines": ()}, "lines: got '0 lines'; accepted: 1 to 4096"),
+        ({"name": "x", "lines": (("a?", "b"), ("a?", "c"))}, "lines: got .*each question once"),
+        ({"name": "x", "lines": LINES, "hidden": True}, "lines: got '1 lines'; accepted: 2 to 12"),
+        (
+            {"name": "x", "lines": (*LINES, ("b?", "b")), "hidden": True},
+            "lines: got 'one answer to all questions'",
+        ),
         ({"name": "", "lines": LINES}, "name: got ''"),
         ({"name": "x", "lines": (("a? ", "b"),)}, "question: got 'a\\? '; accepted: 1 to 128"),
         ({"name": "x", "lines": (("a?", "b."),)}, "answer: got 'b.'; accepted: .*without a period"),

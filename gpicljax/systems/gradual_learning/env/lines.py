@@ -19,7 +19,7 @@ _PAIRING, _QUESTIONS = 0, 0x1000
 
 def texts() -> list[str]:
     """All texts that lines are made of."""
-    return [text for task in tasks.TASK_SETS for line in task.lines for text in line]
+    return [text for task in tasks.TASK_SETS for line in task.lines or () for text in line]
 
 
 @functools.cache
@@ -27,10 +27,10 @@ def _columns() -> tuple[np.ndarray, np.ndarray]:
     """A row for each task set: where its lines begin, how many they are, and whether they are
     hidden; and a row for each line: the tokens of question and answer.
     """
-    counts = np.array([len(task.lines) for task in tasks.TASK_SETS], np.int32)
+    counts = np.array([len(task.lines or ()) for task in tasks.TASK_SETS], np.int32)
     hidden = [task.hidden for task in tasks.TASK_SETS]
     rows = np.stack([np.cumsum(counts) - counts, np.maximum(counts, 1), hidden], -1)
-    said = [line for task in tasks.TASK_SETS for line in task.lines] or [("", "")]
+    said = [line for task in tasks.TASK_SETS for line in task.lines or ()] or [("", "")]
     tokens = [[shared().token(text) for text in line] for line in said]
     return rows.astype(np.int32), np.array(tokens, np.int32)
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from typing import Annotated
 
 import numpy as np
@@ -70,7 +71,7 @@ class StreamTaskSet:
       prompt: 1 if an answer is wrong with its first wrong byte, 2 if right bytes are also rewarded.
       repeats: whether a wrong answer to a key that was asked before fails the instance.
       lines: of a task set of one's own, pairs of a question and its answer without the period that
-        ends it. A question is one of them, all equally likely.
+        ends it; None for other task sets. A question is one of them, all equally likely.
       hidden: whether each instance pairs questions with answers anew, so that it has to be learnt
         from feedback.
 
@@ -95,7 +96,7 @@ class StreamTaskSet:
     early: bool = False
     prompt: Annotated[int, Range(0, 2)] = 0
     repeats: bool = False
-    lines: tuple[tuple[str, str], ...] = ()
+    lines: tuple[tuple[str, str], ...] | None = None
     hidden: bool = False
 
     def register(self) -> StreamTaskSet:
@@ -123,7 +124,7 @@ class StreamTaskSet:
           ('opposites', 2)
         """
         check_fields(self)
-        made = self._of_lines() if self.lines else self
+        made = self if self.lines is None else self._of_lines(self.lines)
         name = made.name
         fine = bool(name) and name == name.strip() and name.isprintable()
         check(fine, "name", name, "a name such as 'capitals'")
@@ -143,11 +144,16 @@ class StreamTaskSet:
         ALL_NAMES.append(name)
         return made
 
-    def _of_lines(self) -> StreamTaskSet:
-        """With what follows from `lines`."""
-        most = _MOST_HIDDEN if self.hidden else _MOST_LINES
-        check(len(self.lines) <= most, "lines", f"{len(self.lines)} lines", f"at most {most}")
-        for question, answer in self.lines:
+    def _of_lines(self, lines: tuple[tuple[str, str], ...]) -> StreamTaskSet:
+        """Returns the task set with what follows from its lines."""
+        least, most = (2, _MOST_HIDDEN) if self.hidden else (1, _MOST_LINES)
+        fits = least <= len(lines) <= most
+        check(fits, "lines", f"{len(lines)} lines", f"{least} to {most}")
+        repeated = [q for q, count in Counter(q for q, _ in lines).items() if count > 1]
+        check(not repeated, "lines", f"{repeated[:1]} more than once", "each question once")
+        varied = not self.hidden or len({answer for _, answer in lines}) > 1
+        check(varied, "lines", "one answer to all questions", "different answers, to be hidden")
+        for question, answer in lines:
             fine = 0 < len(question) <= _LONGEST_LINE and max(map(ord, question)) < 256
             accepted = f"1 to {_LONGEST_LINE} bytes, of which the last is no space"
             check(fine and question[-1] != " ", "question", question, accepted)
@@ -159,7 +165,7 @@ class StreamTaskSet:
             family=LINES,
             code=0,
             style=GOOD_JOB,
-            answer=(1, max(len(answer) for _, answer in self.lines)),
+            answer=(1, max(len(answer) for _, answer in lines)),
             marks=2,
             know=conversation.ALL_ASKED if self.hidden else conversation.AT_ONCE,
         )

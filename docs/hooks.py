@@ -1,10 +1,12 @@
 """What the manual shows that lies elsewhere: notebooks, results, the API of the docstrings."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
 import ages
+import links
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
@@ -34,6 +36,7 @@ def _exported(tree):
     return []
 
 
+@functools.cache
 def public():
     """The public names of each module that has any: `{module: {name: where it is defined}}`."""
     found = {}
@@ -137,8 +140,13 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Says on a results page that it is older than its code."""
+    """Leads links to the site's pages, and says which results are older than their code."""
     path = ROOT / page.file.src_uri
+    if not path.exists():
+        path = ROOT / links.MANUAL / page.file.src_uri
+    if path.exists() and path.suffix == ".md":
+        source = path.relative_to(ROOT).as_posix()
+        markdown = links.for_site(markdown, source, page.file.src_uri, public())
     if path.parent != ROOT / ages.RESULTS or not (found := ages.status(markdown, ages.code(path))):
         return markdown
     title, _, rest = markdown.partition("\n")

@@ -85,7 +85,6 @@ DRY = re.compile(r" --dry-run$")
 # Beginnings of commands that are not run here, and why.
 NOT_RUN = {
     "python3 -m venv": "continuous integration runs the two set-up commands",
-    "git clone": "an address stands for the reader's own",
     "pip install": "installs",
     "inspect eval": "asks a language model behind a paid or local endpoint",
     "LOCAL_BASE_URL=": "asks a language model behind a local endpoint",

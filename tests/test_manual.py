@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -51,6 +52,32 @@ def run_page(page, text, folder, monkeypatch):
 
 def quick_part(page):
     return page.read_text().split(SLOW)[0]
+
+
+def files_of(text):
+    """The files that a page tells a reader to save, by name: blocks that begin with `# NAME.py`."""
+    found = {}
+    blocks = re.findall(r"^```py(?:thon)?(?: no-run)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    for block in blocks:
+        if name := re.match(r"# (\w+\.py)(?:, continued)?\n", block):
+            found[name[1]] = found.get(name[1], "") + block
+    return found
+
+
+SAVED = [(page, name) for page in PAGES for name in files_of(page.read_text())]
+
+
+@pytest.mark.parametrize(("page", "name"), SAVED, ids=[name for _, name in SAVED])
+def test_a_file_that_a_page_tells_to_save_runs_as_a_file(page, name, tmp_path):
+    """`echo.py` needs a server, and runs in `tests/serve/test_clients.py`."""
+    (tmp_path / name).write_text(files_of(page.read_text())[name])
+    if name == "echo.py":
+        return
+    command = [sys.executable, name, "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if "__main__" in (tmp_path / name).read_text():
+        assert f"usage: python {name}" in done.stdout
 
 
 README = ROOT / "README.md"

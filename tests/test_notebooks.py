@@ -35,3 +35,10 @@ def test_what_a_notebook_imports_is_there(path):
         found = importlib.import_module(module)
         assert hasattr(found, name) or importlib.import_module(f"{module}.{name}")
     assert names
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_committed_with_its_outputs(path):
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert any(cell.outputs for cell in cells)
+    assert not any(out.output_type == "error" for cell in cells for out in cell.outputs)

@@ -1,4 +1,5 @@
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -57,6 +58,27 @@ def share_contexts():
 
 
 share_contexts()
+
+PROGRAMS = os.environ.get("GPICLJAX_COUNT_PROGRAMS")
+"""File to which each process of the suite adds the number of programs that it has compiled."""
+compiled = itertools.count()
+
+
+def count_program(event, seconds, **more):
+    """Counts a compilation: unlike its seconds, their number does not depend on the machine."""
+    if event == "/jax/core/compile/backend_compile_duration":
+        next(compiled)
+
+
+if PROGRAMS:
+    jax.monitoring.register_event_duration_secs_listener(count_program)
+
+
+def pytest_sessionfinish():
+    if PROGRAMS:
+        with open(PROGRAMS, "a") as file:
+            file.write(f"{next(compiled)}\n")
+
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 30_000

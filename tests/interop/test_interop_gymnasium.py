@@ -333,22 +333,29 @@ def test_numpy_integers_are_seeds():
     assert env.reset(seed=np.int64(3)) == env.reset(seed=3)
 
 
+def exit_code_of_a_fork(use):
+    """1 where a forked process is refused and pointed to "spawn", 2 where it is not refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX's, about the fork
+        child = os.fork()
+    if child == 0:
+        signal.alarm(100)
+        try:
+            use()
+        except RuntimeError as error:
+            os._exit("spawn" in str(error))
+        except BaseException:
+            os._exit(3)
+        os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def test_a_forked_process_is_refused_before_it_hangs():
     """JAX's threads do not follow a fork."""
     env = to_gymnasium("FrozenLake-v1")
     env.reset(seed=0)
     for use in (lambda: env.reset(seed=1), lambda: to_gymnasium("CliffWalking-v1")):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # JAX's, about the fork
-            child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            try:
-                use()
-            except RuntimeError as error:
-                os._exit("spawn" in str(error))
-            os._exit(2)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        assert exit_code_of_a_fork(use) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*out of date")
@@ -371,19 +378,7 @@ def test_whatever_computed_before_a_fork_is_remembered():
         lambda: gpicljax.VectorEnv("CliffWalking-v1", 4),
         lambda: gpicljax.make("CliffWalking-v1").reset(vec, None),
     ):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # JAX's, about the fork
-            child = os.fork()
-        if child == 0:
-            signal.alarm(100)
-            try:
-                use()
-            except RuntimeError as error:
-                os._exit("spawn" in str(error))
-            except BaseException:
-                os._exit(3)
-            os._exit(2)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        assert exit_code_of_a_fork(use) == 1
 
 
 def test_gymnasium_s_own_make_takes_static_options():

@@ -35,7 +35,7 @@ RATES = (2, 2, 1, 0, 0, 0)
 
 
 class Text(NamedTuple):
-    """What is remembered of a trial.
+    """The carry: the symbols and actions of a trial that are remembered.
 
     Attributes:
       tape: `int32[B, N]`, the last symbols that were seen, the latest at the end; -1 before them.
@@ -46,14 +46,14 @@ class Text(NamedTuple):
     """
 
     tape: jax.Array
-    said: jax.Array
+    actions: jax.Array
     recent: jax.Array
     elapsed: jax.Array
     spoke: jax.Array
 
 
 class Reading(NamedTuple):
-    """The text at T steps, with those of before in front of it; M places in all.
+    """The text at T steps, after the text of earlier calls; M places in all.
 
     Attributes:
       tape: `int32[B, M]`, symbols.
@@ -69,7 +69,7 @@ class Reading(NamedTuple):
     end: jax.Array
     trial: jax.Array
     elapsed: jax.Array
-    said: jax.Array
+    actions: jax.Array
 
 
 class Pointer(nn.Module):
@@ -115,11 +115,11 @@ class Pointer(nn.Module):
         normal = nn.initializers.normal
         for name, count in (("up_to", BEFORE), ("behind", BEHIND)):
             shape = (count, size, self.heads, self.width)
-            made = self.param(name, normal((count * size) ** -0.5), shape, float_)
-            setattr(self, name, made)
+            kernel = self.param(name, normal((count * size) ** -0.5), shape, float_)
+            setattr(self, name, kernel)
         # Each symbol of a match counts at first.
-        ones = nn.initializers.constant(0.5413)
-        self.weight = self.param("weight", ones, (self.symbols,), float_)
+        softplus_of_one = nn.initializers.constant(0.5413)
+        self.weight = self.param("weight", softplus_of_one, (self.symbols,), float_)
         # Heads that move on look for the present text, others for what was said last.
         moves = np.array([self._rate(head) > 0 for head in range(self.heads)])
         habits = np.zeros((self.heads, 2 + 2 * LAGS))
@@ -140,7 +140,7 @@ class Pointer(nn.Module):
         size = sum(binary(n).shape[1] for n in (self.symbols, self.choices)) + 1
         return Text(
             tape=jnp.full((batch, self.slots), -1, jnp.int32),
-            said=jnp.full((batch, SAID), -1, jnp.int32),
+            actions=jnp.full((batch, SAID), -1, jnp.int32),
             recent=jnp.zeros((batch, self.context, size), jnp.result_type(float)),
             elapsed=jnp.zeros(batch, jnp.int32),
             spoke=jnp.zeros(batch, bool),
@@ -148,34 +148,34 @@ class Pointer(nn.Module):
 
     def step(self, carry: Text, inputs: AgentInput, start: jax.Array) -> tuple[PolicyOutput, Text]:
         """Inputs `[B]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
-        one = jax.tree.map(lambda x: x[None], (inputs, start))
-        output, carry = self.unroll(carry, *one)
+        single_step = jax.tree.map(lambda x: x[None], (inputs, start))
+        output, carry = self.unroll(carry, *single_step)
         return jax.tree.map(lambda x: x[0], output), carry
 
     def unroll(
         self, carry: Text, inputs: AgentInput, starts: jax.Array
     ) -> tuple[PolicyOutput, Text]:
         """Inputs `[T, B]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
-        seen, made, paid, starts = (x.swapaxes(0, 1) for x in (*inputs, starts))
-        seen, made = seen.astype(jnp.int32), made.astype(jnp.int32)
-        reading, spoke, said = self._reading(carry, seen, made, starts)
+        symbols, actions, rewards, starts = (x.swapaxes(0, 1) for x in (*inputs, starts))
+        symbols, actions = symbols.astype(jnp.int32), actions.astype(jnp.int32)
+        reading, spoke, last_actions = self._reading(carry, symbols, actions, starts)
         features = jnp.concatenate(
-            [_coded(seen, self.symbols)[..., :-1], _coded(made, self.choices)[..., :-1]], -1
+            [_encode(symbols, self.symbols)[..., :-1], _encode(actions, self.choices)[..., :-1]], -1
         )
-        features = jnp.concatenate([features, paid[..., None].astype(features.dtype)], -1)
+        features = jnp.concatenate([features, rewards[..., None].astype(features.dtype)], -1)
         steps = jnp.concatenate([carry.recent, features], 1)
         whose = jnp.pad(reading.trial, ((0, 0), (self.context, 0)))
-        length, n = seen.shape[1], self.context
+        length, n = symbols.shape[1], self.context
         rows = np.arange(length)[:, None] + np.arange(n, 0, -1)
-        mine = whose[:, rows] == reading.trial[..., None]
-        recent = steps[:, rows] * mine[..., None]
+        in_trial = whose[:, rows] == reading.trial[..., None]
+        recent = steps[:, rows] * in_trial[..., None]
         output = self._output(reading, recent)
-        row = jnp.arange(len(seen))[:, None]
-        at = reading.end[:, -1:] - self.slots + jnp.arange(self.slots)
-        kept = reading.whose[row, at] == reading.trial[:, -1:]
+        row = jnp.arange(len(symbols))[:, None]
+        places = reading.end[:, -1:] - self.slots + jnp.arange(self.slots)
+        kept = reading.whose[row, places] == reading.trial[:, -1:]
         after = Text(
-            tape=jnp.where(kept, reading.tape[row, at], -1),
-            said=said,
+            tape=jnp.where(kept, reading.tape[row, places], -1),
+            actions=last_actions,
             recent=recent[:, -1, ::-1],
             elapsed=reading.elapsed[:, -1],
             spoke=spoke,
@@ -183,13 +183,13 @@ class Pointer(nn.Module):
         return jax.tree.map(lambda x: x.swapaxes(0, 1), output), after
 
     def _reading(
-        self, carry: Text, seen: jax.Array, made: jax.Array, starts: jax.Array
+        self, carry: Text, symbols: jax.Array, made: jax.Array, starts: jax.Array
     ) -> tuple[Reading, jax.Array, jax.Array]:
         """The text; whether something was said at the end; and the last actions."""
-        batch, length = seen.shape
+        batch, length = symbols.shape
         time = jnp.arange(length)
         silence = -1 if self.silence is None else self.silence
-        loud = (seen != silence) | starts
+        loud = (symbols != silence) | starts
         spoken = (made >= 0) & (made != silence) & ~starts
         # The last step at which something was said, and at which something was seen.
         first = jnp.where(carry.spoke, -1, -3)[:, None]
@@ -207,11 +207,11 @@ class Pointer(nn.Module):
         room = self.slots + length
         at = row, jnp.where(event, self.slots + count - 1, room)
         empty = jnp.full((batch, length), -1, jnp.int32)
-        tape = jnp.concatenate([carry.tape, empty], 1).at[at].set(seen, mode="drop")
+        tape = jnp.concatenate([carry.tape, empty], 1).at[at].set(symbols, mode="drop")
         whose = jnp.concatenate([jnp.where(carry.tape < 0, -1, 0), empty], 1)
         whose = whose.at[at].set(trial, mode="drop")
 
-        actions = jnp.concatenate([carry.said, made], 1)
+        actions = jnp.concatenate([carry.actions, made], 1)
         ago = SAID + time[:, None] - np.arange(SAID)
         said = jnp.where(np.arange(SAID) < elapsed[..., None], actions[:, ago], -2)
         reading = Reading(tape, whose, self.slots + count, trial, elapsed, said)
@@ -221,7 +221,7 @@ class Pointer(nn.Module):
         """What to do after steps `[B, T, n, F]`, the latest first; outputs `[B, T, ...]`."""
         batch, length = text.end.shape
         row = jnp.arange(batch)[:, None, None]
-        codes = _coded(text.tape, self.symbols)
+        codes = _encode(text.tape, self.symbols)
         last = text.end[..., None] - 1 - jnp.arange(self.context)
         mine = text.whose[row, last] == text.trial[..., None]
         now = [recent, codes[row, last] * mine[..., None]]
@@ -230,9 +230,9 @@ class Pointer(nn.Module):
         hidden = self.torso(jnp.concatenate(now, -1))
 
         chance, match = self._point(text, codes, hidden)
-        chance = self._moved(text, chance)
+        chance = self._advance(text, chance)
         read = jnp.einsum("bthm,bmf->bthf", chance, codes)
-        following = _shifted(codes.swapaxes(1, 2), -1).swapaxes(1, 2)
+        following = _shift(codes.swapaxes(1, 2), -1).swapaxes(1, 2)
         there = jnp.arange(text.tape.shape[1]) < text.end[..., None] - 1
         following = jnp.einsum("bthm,bmf->bthf", chance * there[:, :, None], following)
         # Whether two heads read the same, as far as each is sure of what it reads.
@@ -242,7 +242,7 @@ class Pointer(nn.Module):
         hidden = self.judge(jnp.concatenate([hidden, *found, same], -1))
         gates = nn.softmax(self.gates(hidden))
         own = nn.softmax(self.policy(hidden))
-        copied = self._spelt(text, jnp.einsum("bth,bthm->btm", gates[..., 1:], chance))
+        copied = self._symbol_chances(text, jnp.einsum("bth,bthm->btm", gates[..., 1:], chance))
         # What no head found is left to the policy's own choice.
         rest = 1 - copied.sum(-1, keepdims=True)
         logits = jnp.log(jnp.maximum(rest, 0) * own + copied + 1e-6)
@@ -264,19 +264,19 @@ class Pointer(nn.Module):
         open_ = mine & (age >= 0) & (age < self.slots - LONGEST - LAGS)
 
         # By what stands around it.
-        up_to, behind = self._found(text, codes, content)
+        up_to, behind = self._content_scores(text, codes, content)
         whole = (age >= BEHIND)[:, :, None]
         scores = up_to + jnp.where(whole, behind, 0)
         # By where it is.
         scores += self._distant(text, place)
         scores -= nn.softplus(more[..., :1]) * age[:, :, None] / LONGEST
         # By the text, and what was said, before it or further back.
-        owned = self._owned(text)
+        owned = self._text_with_trials(text)
         long, weighed = self._matches(text, owned)
         spoken = self._echoes(text, owned)
-        lags = [_shifted(x, lag) for x in (weighed, spoken) for lag in range(LAGS)]
+        lags = [_shift(x, lag) for x in (weighed, spoken) for lag in range(LAGS)]
         long, weighed = (
-            functools.reduce(jnp.maximum, [_shifted(x, lag) for lag in range(LAGS)])
+            functools.reduce(jnp.maximum, [_shift(x, lag) for lag in range(LAGS)])
             for x in (long, weighed)
         )
         scores += jnp.einsum("bthl,btlm->bthm", more[..., 2:], jnp.stack(lags, 2))
@@ -302,24 +302,24 @@ class Pointer(nn.Module):
         fixed = jnp.asarray(table, asked.dtype) / count**0.5
         return jnp.einsum("bthw,mw->bthm", jnp.concatenate(turned, -1), fixed)
 
-    def _found(
+    def _content_scores(
         self, text: Reading, codes: jax.Array, content: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Scores of places by their surroundings, twice `[B, T, H, M]`."""
         made = []
         for kernel, first in ((self.up_to, 0), (self.behind, -BEHIND)):
             backs = range(first, first + len(kernel))
-            alike = [_shifted(text.whose, back, -1) == text.whose for back in backs]
+            alike = [_shift(text.whose, back, -1) == text.whose for back in backs]
             if content.shape[1] < self.width:
                 # A product for each place of the window, for few steps; else one for all of it.
                 asked = jnp.einsum("bthw,nfhw->nbthf", content, kernel)
                 parts = jnp.einsum("nbthf,bmf->nbthm", asked, codes)
                 pairs = zip(backs, parts, alike, strict=True)
-                made.append(sum(_shifted(x, back) * own[:, None, None] for back, x, own in pairs))
+                made.append(sum(_shift(x, back) * own[:, None, None] for back, x, own in pairs))
                 continue
             rows = codes.swapaxes(1, 2)
             window = [
-                _shifted(rows, back) * own[:, None] for back, own in zip(backs, alike, strict=True)
+                _shift(rows, back) * own[:, None] for back, own in zip(backs, alike, strict=True)
             ]
             flat = kernel.reshape(-1, *kernel.shape[2:])
             keys = jnp.einsum("bfm,fhw->bmhw", jnp.concatenate(window, 1), flat)
@@ -348,13 +348,13 @@ class Pointer(nn.Module):
         long = jnp.zeros((*text.end.shape, text.tape.shape[1]), self.weight.dtype)
         goes_on = jnp.ones((), bool)
         for back in range(SAID):
-            said = text.said[..., back]
+            said = text.actions[..., back]
             mine = jnp.where(said < 0, -2, said + self.symbols * text.trial)
             goes_on &= owned(back + 1)[:, None] == mine[..., None]
             long += goes_on
         return long
 
-    def _owned(self, text: Reading) -> Callable[[int], jax.Array]:
+    def _text_with_trials(self, text: Reading) -> Callable[[int], jax.Array]:
         """What tells symbols so far before places, and the trial that they belong to, `[B, M]`."""
         count = text.tape.shape[1]
         whole = jnp.where(text.whose < 0, -1, text.tape + self.symbols * text.whose)
@@ -363,7 +363,7 @@ class Pointer(nn.Module):
         whole = jax.lax.optimization_barrier(whole)
         return lambda back: whole[:, LONGEST - back : LONGEST - back + count]
 
-    def _moved(self, text: Reading, chance: jax.Array) -> jax.Array:
+    def _advance(self, text: Reading, chance: jax.Array) -> jax.Array:
         """Chances of places after moving on, `[B, T, H, M]`; none beyond the end."""
         count = text.tape.shape[1]
         moved = []
@@ -376,7 +376,7 @@ class Pointer(nn.Module):
         there = jnp.arange(count) < text.end[..., None]
         return jnp.stack(moved, 2) * there[:, :, None]
 
-    def _spelt(self, text: Reading, chance: jax.Array) -> jax.Array:
+    def _symbol_chances(self, text: Reading, chance: jax.Array) -> jax.Array:
         """Chances of symbols `[B, T, S]`, from those of places `[B, T, M]`."""
         if chance.shape[1] > 1:
             symbols = jax.nn.one_hot(text.tape, self.symbols, dtype=chance.dtype)
@@ -388,15 +388,17 @@ class Pointer(nn.Module):
         return sums(chance[:, 0], at)[:, None]
 
 
-def _shifted(x: jax.Array, count: int, empty: int = 0) -> jax.Array:
-    """What was so many places before, or further on if negative, `[..., M]`."""
+def _shift(x: jax.Array, count: int, empty: int = 0) -> jax.Array:
+    """Returns `x[..., M]` moved by `count` places, to later ones if positive; `empty` fills the
+    rest.
+    """
     size = x.shape[-1]
     room = [(0, 0)] * (x.ndim - 1) + [(max(count, 0), max(-count, 0))]
     padded = jnp.pad(x, room, constant_values=empty)
     return padded[..., :size] if count >= 0 else padded[..., -size:]
 
 
-def _coded(symbol: jax.Array, count: int) -> jax.Array:
+def _encode(symbol: jax.Array, count: int) -> jax.Array:
     """The bits of symbols as -1 and 1, and a 1; zeros for none, `[..., digits + 1]`."""
     table = np.pad(binary(count), ((0, 0), (0, 1)), constant_values=1)
     coded = jnp.asarray(table, jnp.result_type(float))[jnp.maximum(symbol, 0)]

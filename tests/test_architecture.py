@@ -153,7 +153,7 @@ def test_a_script_is_a_docstring_and_a_call():
 
 def test_every_study_has_a_script_and_a_summary():
     scripts = {path.stem for path in (PACKAGE.parent / "experiments").glob("*.py")}
-    assert set(STUDIES) <= scripts
+    assert set(STUDIES) == scripts
     for name, package in STUDIES.items():
         assert f"{package}.program" in FILES
         assert study_summary(name).endswith((".", "?")), name

@@ -73,13 +73,6 @@ def test_play_and_serve_are_commands(capsys):
         assert f"gpicljax {command}" in capsys.readouterr().out
 
 
-def test_an_old_script_name_warns_and_runs_the_study(study, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["old_sample.py", "--seeds", "1"])
-    with pytest.warns(FutureWarning, match=r"old_sample.py is now experiments/sample.py"):
-        registry.run_renamed("old_sample", "sample")
-    assert study == [["--seeds", "1"]]
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", ["environments FrozenLake-v1", "run", "--help", "runs list"])
 def test_output_that_is_closed_or_full_is_no_traceback(arguments):

@@ -11,8 +11,6 @@ run_experiment("mazes", {"quick": Config()}, build, report)
 ```
 """
 
-import warnings
-
 from gpicljax.runs.config import ConfigError, RunConfig, TrainingConfig, check_config, parse
 from gpicljax.runs.distributed import on_main, to_host
 from gpicljax.runtime.experiment import run_config, run_experiment
@@ -52,13 +50,3 @@ __all__ = [
     "run_experiment",
     "to_host",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """What `gpicljax.runs` exports was here before; these names go with 0.2."""
-    from gpicljax import runs
-
-    if name not in runs.__all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"gpicljax.runtime.{name} is now gpicljax.runs.{name}", FutureWarning, 2)
-    return getattr(runs, name)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,10 +81,3 @@ def study_summary(name: str) -> str:
     root = Path(__file__).parents[1].joinpath(*STUDIES[name].split(".")[1:])
     docstring = ast.get_docstring(ast.parse(read_bytes(root / "__init__.py")))
     return (docstring or "").partition("\n")[0]
-
-
-def run_renamed(old: str, new: str) -> None:
-    """Runs the study `new` for a script that still has its name `old`, with a warning."""
-    message = f"experiments/{old}.py is now experiments/{new}.py; the old name goes with 0.2"
-    warnings.warn(message, FutureWarning, stacklevel=2)
-    run_study(new, sys.argv[1:])

@@ -1,6 +1,0 @@
-"""The old name of `in_context_rl_train.py`, kept for one release."""
-
-from gpicljax.studies.registry import run_renamed
-
-if __name__ == "__main__":
-    run_renamed("incontext_rl_train", "in_context_rl_train")

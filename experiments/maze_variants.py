@@ -1,6 +1,0 @@
-"""The old name of `maze_world_variants.py`, kept for one release."""
-
-from gpicljax.studies.registry import run_renamed
-
-if __name__ == "__main__":
-    run_renamed("maze_variants", "maze_world_variants")

@@ -12,7 +12,7 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.tables import Row, markdown_table, results_table
 from gpicljax.play.replay import write_replay
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
@@ -108,7 +108,7 @@ def goal(config: Any) -> float | None:
 # Tables ------------------------------------------------------------------------------------------
 
 
-def _said(interval: Interval) -> str:
+def _format(interval: Interval) -> str:
     if interval.count < 2:
         return f"{interval.mean:,.2f}"
     return f"{interval.mean:,.2f} ± {interval.std:,.2f} [{interval.low:,.2f}, {interval.high:,.2f}]"
@@ -122,11 +122,13 @@ def table(outcome: RunResult) -> str:
     for where, words in distributions(outcome).items():
         for i, (name, played, _) in enumerate(players(outcome, where)):
             ends = [100 * np.mean(x) for x in (played.terminated, played.truncated, played.cut)]
-            if i < len(outcome.program.cells):
-                name = f"**{name}**" + (", greedy" if outcome.history else "")
-            said, length = _said(mean_interval(seed_means(played))), np.mean(played.lengths)
-            name += f"{', on ' * bool(words)}{words}"
-            rows.append([name, said, f"{length:,.1f}", " / ".join(f"{x:.0f}" for x in ends)])
+            is_learner = i < len(outcome.program.cells)
+            conditions = ["greedy"] if is_learner and outcome.history else []
+            conditions += [f"on {words}"] if words else []
+            returns, length = _format(mean_interval(seed_means(played))), np.mean(played.lengths)
+            cells = [returns, f"{length:,.1f}", " / ".join(f"{x:.0f}" for x in ends)]
+            kind = "learner" if is_learner else "rule"
+            rows.append(Row(name, kind, cells, ", ".join(conditions)))
     for i, cell in enumerate(outcome.program.cells):
         for seed, returns in enumerate(episodes(outcome, "greedy", i).returns):
             low, high = bootstrap_interval(_trials(config, returns))
@@ -134,7 +136,7 @@ def table(outcome: RunResult) -> str:
             ends = f"{returns.min():,.2f}", f"{returns.max():,.2f}"
             seeds.append([f"{f'{cell}, ' * bool(cell)}{seed}", mean, *ends])
     told = ["seed", "mean return [95 % bootstrap interval over trials]", "least", "greatest"]
-    return "\n\n".join([markdown_table(head, rows), markdown_table(told, seeds)])
+    return "\n\n".join([results_table(head, rows), markdown_table(told, seeds)])
 
 
 def _trials(config: Any, returns: np.ndarray) -> np.ndarray:

@@ -13,10 +13,10 @@ from gpicljax.runs import load_agent, shipped_model
 from gpicljax.systems.in_context_rl.measures import TrialRecords, earned, regrets
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester, rules
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester, play_rules
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
+    agent_results,
     draw,
-    rows_of,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     CUSTOM,
@@ -54,30 +54,27 @@ def train(folder, family, learner, *more):
 
 def test_trials_too_short_for_bins_or_for_anything_to_be_gained_are_reported(tmp_path):
     # No lake is crossed in two actions: the oracle earns as little as random play.
-    found = {
-        name: [tested]
-        for name, tested in rules(TESTS["4x4"], 2, 1, seed=0, all_of_them=False).items()
-    }
-    profiles = draw(tmp_path, {"4x4": found}, {"4x4": "random"})
+    tests = {"4x4": play_rules(TESTS["4x4"], 2, 1, seed=0, all_of_them=False)}
+    profiles = draw(tmp_path, tests, {"4x4": "random"})
     assert profiles["4x4"].startswith("zero-shot 0; asymptote 0")
-    assert all(np.isnan(row["score"].mean) for row in rows_of({"4x4": found}))
+    assert all(np.isnan(result.score.mean) for result in agent_results(tests))
 
 
 def test_the_page_of_a_bandit_draws_a_typical_trial(tmp_path):
-    found = rules(TESTS["two-arms"], 20, 8, seed=0, all_of_them=False)
-    best, means = found["oracle"].best, found["oracle"].means
+    agents = play_rules(TESTS["two-arms"], 20, 8, seed=0, all_of_them=False)
+    best, means = agents["oracle"].seeds[0].best, agents["oracle"].seeds[0].means
     assert means.shape == (8, 2) and ((means == means.max(-1, keepdims=True)) == best).all()
-    seeds = {name: [tested] for name, tested in found.items()}
-    draw(tmp_path, {"two-arms": seeds}, {"two-arms": "random"})
+    draw(tmp_path, {"two-arms": agents}, {"two-arms": "random"})
     page = (tmp_path / "two-arms" / "trial.html").read_text()
     told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
-    trials = found["random"].trials
+    trials = agents["random"].seeds[0].trials
     median = int(np.argsort(trials.regret, kind="stable")[4])
     assert told["arms"]["pulled"] == trials.actions[median].tolist() and told["last"] == 20
     assert told["arms"]["paid"] == trials.rewards[median].tolist()
     assert told["arms"]["means"] == pytest.approx(means[median].tolist(), abs=1e-4)
     # Lakes have no arms.
-    assert rules(TESTS["4x4"], 2, 1, seed=0, all_of_them=False)["oracle"].means is None
+    lakes = play_rules(TESTS["4x4"], 2, 1, seed=0, all_of_them=False)
+    assert lakes["oracle"].seeds[0].means is None
 
 
 def recorded(rewards, ends, length):
@@ -104,11 +101,11 @@ def test_a_score_is_not_made_by_walking_into_a_wall_or_by_ending_early():
 
 
 def test_only_goals_are_worth_anything_on_the_cliff():
-    found = rules(TESTS["CliffWalking"], 40, 4, seed=0, all_of_them=False)
-    assert earned(found["oracle"].trials, True, -100.0).tolist() == [3.0] * 4
-    rows = rows_of({"CliffWalking": {name: [each] for name, each in found.items()}})
-    oracle = next(row for row in rows if row["agent"] == "oracle")
-    assert (oracle["ended"], oracle["success"], oracle["total_steps"]) == (3, 1, 40)
+    agents = play_rules(TESTS["CliffWalking"], 40, 4, seed=0, all_of_them=False)
+    assert earned(agents["oracle"].seeds[0].trials, True, -100.0).tolist() == [3.0] * 4
+    results = agent_results({"CliffWalking": agents})
+    means = next(result.means for result in results if result.agent.name == "oracle")
+    assert (means["ended"], means["success"], means["total_steps"]) == (3, 1, 40)
 
 
 def test_dark_rooms_are_scaled_by_the_best_there_is(key):
@@ -128,8 +125,10 @@ def test_dark_rooms_are_scaled_by_the_best_there_is(key):
     assert not goals[False] & goals[True]
     # A room has 81 cells, and one in eight is held out.
     assert len(goals[False]) > 50 and 5 <= len(goals[True]) <= 16
-    found = rules(TESTS["dark-room"], 40, 16, seed=0, all_of_them=False)
-    random, oracle = (earned(found[name].trials, False, 0.0) for name in ("random", "oracle"))
+    agents = play_rules(TESTS["dark-room"], 40, 16, seed=0, all_of_them=False)
+    random, oracle = (
+        earned(agents[name].seeds[0].trials, False, 0.0) for name in ("random", "oracle")
+    )
     # Two episodes of 20 steps from the centre, each paid from the arrival on.
     distances = {row + column for row, column in np.abs(np.array([*goals[True]]) - 4).tolist()}
     assert set(oracle.tolist()) <= {2.0 * (21 - max(distance, 1)) for distance in distances}
@@ -153,10 +152,10 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
         assert 0.2 < found[name]["score"] < 1
     assert abs(found["Q-learning, reference"]["score"]) < 0.3
     for condition in ("memory wiped", "rewards hidden", "another trial's context"):
-        assert f"**two-arms:dpt, {condition}**" in found
+        assert f"two-arms:dpt, {condition}" in found
     # All are tested on the same arms; a language model on the first of them.
     agents = outcome.host_measured.tests["two-arms"]
-    best = [np.asarray(seeds[0].best) for seeds in agents.values()]
+    best = [np.asarray(agent.seeds[0].best) for agent in agents.values()]
     assert all((each == best[0][: len(each)]).all() for each in best)
     (model,) = (name for name in found if "language model" in name)
     # After two updates it does not know how to answer, and that is said.
@@ -230,7 +229,7 @@ def test_agents_learn_within_unseen_tasks(family, tmp_path):
     summary = tmp_path / "in_context_rl_train" / f"quick-{family}-dpt" / "summary.json"
     results = json.loads(summary.read_text())["results"]
     found = {name.removeprefix(f"{family}: "): row for name, row in results.items()}
-    trained, blind = found["**dpt**"], found["**dpt, rewards hidden**"]
+    trained, blind = found["dpt"], found["dpt, rewards hidden"]
     # Of the bandits Thompson sampling has regret 2.9 and 17.4 at the least, see the results page.
     if family.endswith("arms"):
         assert trained["regret high"] < {"two-arms": 2.88, "ten-arms": 17.4}[family]
@@ -238,7 +237,7 @@ def test_agents_learn_within_unseen_tasks(family, tmp_path):
         # A tuned Q-learner has 0.49.
         assert trained["score"] > 0.75
     if family == "lakes-anywhere":
-        assert blind["score"] < 0.05 and found["**dpt, memory wiped**"]["score"] < 0.05
+        assert blind["score"] < 0.05 and found["dpt, memory wiped"]["score"] < 0.05
 
 
 @pytest.mark.slow

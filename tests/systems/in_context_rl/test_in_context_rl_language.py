@@ -10,7 +10,10 @@ from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.llm.serving import serve_chat_model
 from gpicljax.runtime import named_key
 from gpicljax.systems.in_context_rl.studies.in_context_rl import language, playing, program
-from gpicljax.systems.in_context_rl.studies.in_context_rl.report import rows_of, table
+from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
+    agent_results,
+    results_markdown,
+)
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS
 
 pytest.importorskip("httpx")
@@ -25,7 +28,7 @@ def test_a_language_model_plays_the_tasks_that_the_others_play(tmp_path):
 
     env, params = TESTS["lakes"].trials(ACTIONS)
     agent, key = Agent(lambda batch: (), down), named_key(0, "tasks")
-    other = jax.jit(lambda: playing.played(key, env, params, 8, agent, ()))()
+    other = jax.jit(lambda: playing.play_test_trials(key, env, params, 8, agent, ()))()
     model = FakeModel("[SELECT: 1]", name="down")
     with serve_chat_model(model) as endpoint:
         given = LanguageModelOptions(endpoint, model="down", prompts=("raw", "summary"))
@@ -36,12 +39,13 @@ def test_a_language_model_plays_the_tasks_that_the_others_play(tmp_path):
             return [*language.language_rows(given, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)]
 
         found = rows(ledger)
-        assert [(name, note) for _, name, _, note in found] == [
+        assert [(agent.label, note) for _, agent, note in found] == [
             ("**down (raw)**", ""),
             ("**down (summary)**", ""),
         ]
         assert model.requests == ledger.spent.requests == 2 * 3 * ACTIONS
-        for _, _, tested, _ in found:
+        for _, agent, _ in found:
+            tested = agent.seeds[0]
             for name in ("actions", "rewards", "ends", "length"):
                 mine, theirs = (getattr(x.trials, name) for x in (tested, other))
                 np.testing.assert_array_equal(mine, theirs[:3])
@@ -52,10 +56,14 @@ def test_a_language_model_plays_the_tasks_that_the_others_play(tmp_path):
         expected = language.expected_usage(LAKES, given.prompts, ACTIONS, 3, 0)
         assert expected.requests == 2 * 3 * ACTIONS
         assert expected.prompt == pytest.approx(ledger.spent.prompt, rel=0.2)
-    agents = {"random": [other], "oracle": [other], "**down (raw)**": [found[0][2]]}
-    told = table(rows_of({"lakes": agents})).splitlines()
+    rules = [
+        playing.Entrant(name, kind, [other])
+        for name, kind in (("random", "rule"), ("oracle", "oracle"))
+    ]
+    agents = {agent.full_name: agent for agent in (*rules, found[0][1])}
+    told = results_markdown(agent_results({"lakes": agents})).splitlines()
     assert told[0].endswith("| tokens |") and told[2].endswith("|  |")
-    assert told[-1].endswith(f"| {found[0][2].usage.total:,} |")
+    assert told[-1].endswith(f"| {found[0][1].seeds[0].usage.total:,} |")
 
 
 def test_a_budget_ends_the_rows_and_that_is_said(tmp_path):
@@ -66,8 +74,8 @@ def test_a_budget_ends_the_rows_and_that_is_said(tmp_path):
         )
         ledger, best = given.ledger(), {"lakes": np.ones((3, 4), bool)}
         (row,) = language.language_rows(given, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)
-    _, _, tested, note = row
-    whole = 0 if tested is None else len(tested.trials.length)
+    _, agent, note = row
+    whole = 0 if agent is None else len(agent.seeds[0].trials.length)
     assert whole < 3 and note == f"lakes, raw: {whole} of 3 trials are whole"
     assert model.requests == 2 * ACTIONS and "--llm.max-queries 12" in given.spent(ledger)
 
@@ -91,8 +99,8 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
         found = [
             *language.language_rows(given, given.ledger(), tmp_path, arms, best, ACTIONS, 3, 0)
         ]
-    assert [name for _, name, _, _ in found] == [f"**first ({prompt})**" for prompt in names]
-    each = [tested.trials for _, _, tested, _ in found]
+    assert [agent.label for _, agent, _ in found] == [f"**first ({prompt})**" for prompt in names]
+    each = [agent.seeds[0].trials for _, agent, _ in found]
     assert all((trials.length == ACTIONS).all() and not trials.invalid.any() for trials in each)
     # The same arms under the same labels, and the same luck.
     for trials in each[1:]:

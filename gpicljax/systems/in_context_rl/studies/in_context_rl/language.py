@@ -37,7 +37,7 @@ from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_ste
 from gpicljax.systems.in_context_rl.prompts.demonstrations import expert_decisions
 from gpicljax.systems.in_context_rl.prompts.session import Decision
 from gpicljax.systems.in_context_rl.prompts.trials import LanguageTrials, play_trials
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Tested
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Entrant, PlayedTrials
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     TEN_ARMS,
     Family,
@@ -164,7 +164,7 @@ def language_row(
     max_tokens: int = 16,
     at_once: int = 8,
     shown: Sequence[Sequence[Decision]] = (),
-) -> tuple[Tested | None, LanguageTrials]:
+) -> tuple[PlayedTrials | None, LanguageTrials]:
     """What a language model comes to on the first of the tasks that all others play.
 
     Where the budget ends before all trials do, the row is made of the first trials that are whole;
@@ -191,7 +191,7 @@ def language_row(
     reports = result.reports[:whole]
     usage = sum((report.usage for report in reports), Usage(0, 0, 0))
     tally = sum((report.tally for report in reports), ReplyTally())
-    return Tested(trials, np.asarray(best)[:whole], usage=usage, tally=tally), result
+    return PlayedTrials(trials, np.asarray(best)[:whole], usage=usage, tally=tally), result
 
 
 def schema_of(each: Tasks, prompt: str) -> str:
@@ -230,11 +230,11 @@ def language_rows(
     actions: int,
     trials: int,
     seed: int,
-) -> Iterator[tuple[str, str, Tested | None, str]]:
+) -> Iterator[tuple[str, Entrant | None, str]]:
     """The model's trials on all sets of tasks with all prompts, until its budget is spent.
 
     Yields:
-      Tasks, the row's name, its trials (None where none is whole), and what to say of it.
+      The name of the tasks, the entrant (None where no trial is whole), and a note or "".
     """
     for where, each in sets.items():
         batch = language_batch(each, actions, trials)
@@ -258,7 +258,8 @@ def language_rows(
             row = f"{where}, {prompt}"
             notes = [] if whole == trials else [_cut(row, whole, result)]
             note = "\n\n".join([*notes, *silence_notes({row: result.tally})]).strip()
-            yield where, f"**{options.name} ({prompt})**", tested, note
+            name = f"{options.name} ({prompt})"
+            yield where, None if tested is None else Entrant(name, "learner", [tested]), note
 
 
 def _cut(what: str, whole: int, result: LanguageTrials) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from gpicljax.agents.bandits import thompson_bernoulli, ucb1
 from gpicljax.agents.tabular import REFERENCE, TUNED_Q_LEARNING, TabularHParams, q_learner
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.evaluation.tables import Row, RowKind
 from gpicljax.interface import Agent
 from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.rollout import play, start_rollout
@@ -29,16 +31,16 @@ CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's co
 """What a trained agent is tested without."""
 
 
-class Tested(NamedTuple):
-    """N trials of one agent.
+class PlayedTrials(NamedTuple):
+    """The N test trials of one agent.
 
     Attributes:
-      trials: what was recorded.
+      trials: Rewards, actions and ends, step by step.
       best: `bool[N, A]`, the best actions at the start.
-      means: float `[N, A]`, what each arm of a bandit pays on average; None of other tasks, and in
-        the space that all families fit into.
-      usage: requests and tokens of a language model; None of other agents.
-      tally: its replies by outcome; None of other agents.
+      means: float `[N, A]`, mean reward of each arm of a bandit; None for other tasks, and in the
+        padded space of the mixture.
+      usage: Requests and tokens of a language model; None for other agents.
+      tally: Replies of a language model by outcome; None for other agents.
     """
 
     trials: TrialRecords
@@ -48,15 +50,51 @@ class Tested(NamedTuple):
     tally: ReplyTally | None = None
 
 
-def played(
+@dataclasses.dataclass(frozen=True)
+class Entrant:
+    """An agent on one set of tasks, with the test trials of each of its seeds.
+
+    Attributes:
+      name: Name of the agent.
+      kind: Kind of its row, as in `evaluation.tables.Row`.
+      seeds: Test trials by training seed; one entry for an agent without training.
+      condition: Key of `CONDITIONS`; "" for the whole agent.
+    """
+
+    name: str
+    kind: RowKind
+    seeds: Sequence[PlayedTrials]
+    condition: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name in tables; learners are bold."""
+        return Row(self.name, self.kind, condition=self.condition).label
+
+    @property
+    def full_name(self) -> str:
+        """The name with its condition."""
+        return f"{self.name}, {self.condition}" if self.condition else self.name
+
+
+Entrants = Mapping[str, Entrant]
+"""The agents on one set of tasks, by full name."""
+
+
+def learner_entrant(name: str, condition: str, seeds: Sequence[PlayedTrials]) -> Entrant:
+    """Returns a trained agent, or the control that lacks what `condition` says."""
+    return Entrant(name, "control" if condition else "learner", seeds, condition)
+
+
+def play_test_trials(
     key: jax.Array,
     env: Environment,
     env_params: ArrayTree,
     count: int,
     agent: Agent,
     params: ArrayTree,
-) -> Tested:
-    """So many trials of an agent, each on a task of its own."""
+) -> PlayedTrials:
+    """Returns `count` trials of an agent, each on a task of its own."""
     limit = int(env.horizon(env_params))
     vec = single_trial_batch(env, count, limit, privileged=True)
 
@@ -66,7 +104,7 @@ def played(
     start = start_rollout(key, vec, agent, env_params)
     steps = play(vec, agent, params, start, max_steps=limit, keep=keep)
     first_best = steps.records["best"][:, 0, 0]
-    return Tested(trial_records(steps), first_best, _means(env, start.vstate.task))
+    return PlayedTrials(trial_records(steps), first_best, _means(env, start.vstate.task))
 
 
 def _means(env: Environment, tasks: ArrayTree) -> Any:
@@ -79,12 +117,16 @@ def _means(env: Environment, tasks: ArrayTree) -> Any:
     return (outcomes.chance * outcomes.reward).sum(-1)[:, 0]
 
 
-def agent_tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Callable[..., Tested]:
-    """`(params, env_params, without) -> Tested`: a trained agent, whole or without something."""
+def agent_tester(
+    agent: Agent, env: Environment, replicas: int, seed: int
+) -> Callable[..., PlayedTrials]:
+    """Returns `(params, env_params, condition) -> PlayedTrials` of a trained agent."""
 
-    def test(params: ArrayTree, env_params: ArrayTree, without: Any) -> Tested:
+    def test(params: ArrayTree, env_params: ArrayTree, without: Any) -> PlayedTrials:
         impaired = _impaired(agent, without)
-        return played(named_key(seed, "tasks"), env, env_params, replicas, impaired, params)
+        return play_test_trials(
+            named_key(seed, "tasks"), env, env_params, replicas, impaired, params
+        )
 
     return test
 
@@ -160,20 +202,24 @@ def _one_of(agents: Sequence[tuple[Agent, Any]]) -> Agent:
 
 @functools.cache
 def _program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> Any:
-    """`(env_params, which) -> Tested` of rules; one program, most of which is the environment."""
+    """Returns `(env_params, number of the rule) -> PlayedTrials`, one program for all rules."""
     known = _rules(env, all_of_them=True)
     agent = _one_of([known[name] for name in names])
 
-    def test(env_params: ArrayTree, which: Any) -> Tested:
-        return played(named_key(seed, "tasks"), env, env_params, replicas, agent, which)
+    def test(env_params: ArrayTree, which: Any) -> PlayedTrials:
+        return play_test_trials(named_key(seed, "tasks"), env, env_params, replicas, agent, which)
 
     return within_memory(fast_jit(test), f"{replicas:,} trials of rules")
 
 
-def rules(
+_KINDS: Mapping[str, RowKind] = {"oracle": "oracle", "Q-learning, reference": "control"}
+"""Kinds of agents without training that are no ordinary rules; the reference plays at random."""
+
+
+def play_rules(
     each: Tasks, actions: int, replicas: int, seed: int, all_of_them: bool = True
-) -> dict[str, Tested]:
-    """What agents come to that are not trained: bandit rules, tables, random play, an oracle."""
+) -> dict[str, Entrant]:
+    """Returns the trials of agents without training: bandit rules, tables, random play, oracle."""
     env, params = each.trials(actions)
     assert isinstance(env, Trial)
     found, names = {}, list(_rules(env, all_of_them))
@@ -181,5 +227,6 @@ def rules(
     for group in ([n for n in names if "Thompson" not in n], [n for n in names if "Thompson" in n]):
         for which, name in enumerate(group):
             program = _program(env, tuple(group), replicas, seed)
-            found[name] = jax.device_get(program(params, jnp.int32(which)))
+            trials = jax.device_get(program(params, jnp.int32(which)))
+            found[name] = Entrant(name, _KINDS.get(name, "rule"), [trials])
     return found

@@ -37,9 +37,10 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     CONDITIONS,
-    Tested,
+    Entrant,
     agent_tester,
-    rules,
+    learner_entrant,
+    play_rules,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import table_report
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS, Tasks, Test, own_tests
@@ -156,10 +157,10 @@ def loaded_agents(config: Config) -> dict[str, list[LoadedAgent]]:
     return loaded
 
 
-def trained(
+def evaluate_learner(
     config: Config, name: str, loaded: list[LoadedAgent]
-) -> dict[str, dict[str, list[Tested]]]:
-    """What a trained agent comes to: by tasks, and by what it is tested without, of all seeds."""
+) -> dict[str, dict[str, Entrant]]:
+    """Returns the trials of a trained agent's seeds, whole and under the conditions, by tasks."""
     family: Any = name.split(":")[0]
     padded, env = family == "mixture", loaded[0].env
 
@@ -168,7 +169,7 @@ def trained(
         test = agent_tester(loaded[0].agent, env, config.replicas, config.seed)
         return within_memory(fast_jit(test), f"{config.replicas:,} trials of {name}")
 
-    found: dict[str, dict[str, list[Tested]]] = {}
+    entrants: dict[str, dict[str, Entrant]] = {}
     known = own_tests(family)
     for where, each in tests_of(config).items():
         if where not in known and not (padded and where == config.env):
@@ -182,31 +183,36 @@ def trained(
         if config.controls:
             whole = where in (family, "lakes")
             controls = CONDITIONS if whole else {"": 0, "memory wiped": CONDITIONS["memory wiped"]}
-        found[where] = {
-            f"{name}, {condition}" if condition else name: [
-                jax.device_get(program(env)(one.params, env_params, jnp.int32(number)))
-                for one in loaded
-            ]
+        agents = [
+            learner_entrant(
+                name,
+                condition,
+                [
+                    jax.device_get(program(env)(seed.params, env_params, jnp.int32(number)))
+                    for seed in loaded
+                ],
+            )
             for condition, number in controls.items()
-        }
-    return found
+        ]
+        entrants[where] = {agent.full_name: agent for agent in agents}
+    return entrants
 
 
-class Compared(NamedTuple):
-    """What the report is made from.
+class Comparison(NamedTuple):
+    """The results of the study.
 
     Attributes:
-      tests: the trials of all agents, by tasks and agent.
-      notes: what else there is to say of the language model that was asked.
+      tests: The agents with their trials, by name of the tasks and full name.
+      notes: Remarks on the language model, a paragraph each.
     """
 
-    tests: dict[str, dict[str, list[Tested]]]
+    tests: dict[str, dict[str, Entrant]]
     notes: tuple[str, ...] = ()
 
 
-def compared(config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]) -> Compared:
-    """The trials of all agents."""
-    tests: dict[str, dict[str, list[Tested]]] = {}
+def compare(config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]) -> Comparison:
+    """Returns the trials of all agents on the same tasks."""
+    tests: dict[str, dict[str, Entrant]] = {}
     began = time.monotonic()
 
     def done(what: str) -> None:
@@ -214,45 +220,45 @@ def compared(config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]])
 
     sets = tests_of(config)
     for where in sets:
-        each = rules(sets[where], config.actions, config.replicas, config.seed)
-        tests[where] = {name: [tested] for name, tested in each.items()}
+        tests[where] = play_rules(sets[where], config.actions, config.replicas, config.seed)
         done(f"rules on {where}")
     for name, seeds in loaded.items():
-        for where, agents in trained(config, name, seeds).items():
-            tests[where] |= {f"**{shown}**": seeds for shown, seeds in agents.items()}
+        for where, agents in evaluate_learner(config, name, seeds).items():
+            tests[where] |= agents
         done(name)
     bandits = [where for where in ("two-arms", "ten-arms") if where in sets]
     if config.conversations and config.reading and bandits:
         model = tiny_language_model(folder / "teacher", config.actions, config.seed, config.reading)
         size = sum(x.size for x in jax.tree.leaves(model.params))
         for where in bandits:
-            best = tests[where]["oracle"][0].best
+            best = tests[where]["oracle"].seeds[0].best
             batch = language_batch(sets[where], config.actions, config.conversations)
             row, _ = language_row(model, folder / where, batch, config.seed, best)
             if row is not None:
-                tests[where][f"**language model of {size:,} parameters**"] = [row]
+                agent = Entrant(f"language model of {size:,} parameters", "learner", [row])
+                tests[where][agent.full_name] = agent
         done("a tiny language model")
-    return Compared(tests, asked_model(config, folder, tests, done) if config.llm.asks else ())
+    return Comparison(tests, ask_model(config, folder, tests, done) if config.llm.asks else ())
 
 
-def asked_model(
+def ask_model(
     config: Config,
     folder: Path,
-    tests: dict[str, dict[str, list[Tested]]],
+    tests: dict[str, dict[str, Entrant]],
     done: Callable[[str], None],
 ) -> tuple[str, ...]:
-    """Adds the rows of the language model behind an endpoint; what the report says of them."""
+    """Adds the trials of the language model behind an endpoint; returns notes for the report."""
     ledger = config.llm.ledger(log_once if config.progress else None)
-    best = {where: agents["oracle"][0].best for where, agents in tests.items()}
+    best = {where: agents["oracle"].seeds[0].best for where, agents in tests.items()}
     sizes = config.actions, config.conversations, config.seed
     notes = []
-    for where, name, tested, note in language_rows(
+    for where, agent, note in language_rows(
         config.llm, ledger, folder, tests_of(config), best, *sizes
     ):
-        if tested is not None:
-            tests[where][name] = [tested]
+        if agent is not None:
+            tests[where][agent.full_name] = agent
         notes += [note] if note else []
-        done(f"{name.strip('*')} on {where}")
+        done(f"{config.llm.name} on {where}")
     return config.llm.spent(ledger), *notes
 
 
@@ -284,7 +290,7 @@ def build(config: Config) -> Program:
     return Program(
         title=f"{len(config.agents)} trained agents, on {', '.join(tests_of(config))}",
         details=details,
-        host_measures=lambda run: compared(config, run.path / "conversations", loaded),
+        host_measures=lambda run: compare(config, run.path / "conversations", loaded),
     )
 
 

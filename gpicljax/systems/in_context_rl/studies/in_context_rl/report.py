@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gpicljax.evaluation.icl import icl_curve, icl_profile
+from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
@@ -23,6 +24,11 @@ from gpicljax.systems.in_context_rl.measures import (
     regrets,
     scaled_score,
     summary,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
+    Entrant,
+    Entrants,
+    PlayedTrials,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS
 from gpicljax.viz.arms import arms_stage
@@ -43,17 +49,17 @@ LEGEND = (
     f"{OUTCOME_LEGEND}"
 )
 
-Tests = Mapping[str, Mapping[str, Sequence[Any]]]
-"""By tasks and agent, what each of its seeds was recorded with (`in_context_rl_playing.Tested`)."""
+Tests = Mapping[str, Entrants]
+"""The agents with their trials, by name of the tasks."""
 
 
-def of_seeds(measured: Any) -> list[Any]:
-    """What was measured of all seeds, leaves `[seeds, ...]`, one by one."""
-    count = len(jax.tree.leaves(measured)[0])
-    return [jax.tree.map(lambda x, i=i: np.asarray(x)[i], measured) for i in range(count)]
+def split_seeds(trials: PlayedTrials) -> list[PlayedTrials]:
+    """Returns the trials of each seed, from leaves `[seeds, ...]`."""
+    count = len(jax.tree.leaves(trials)[0])
+    return [jax.tree.map(lambda x, i=i: np.asarray(x)[i], trials) for i in range(count)]
 
 
-def cell(interval: Interval, digits: int = 3) -> str:
+def format_interval(interval: Interval, digits: int = 3) -> str:
     """Returns a number with its interval; a dash where there is none."""
     if np.isnan(interval.mean):
         return "-"
@@ -75,167 +81,189 @@ _MEANS = (
 )
 
 
-def rows_of(tests: Tests) -> list[dict[str, Any]]:
-    """A row for every set of tasks and agent: names, score, measures and regret."""
-    rows = []
-    for where, agents in tests.items():
-        goals = where in TESTS and TESTS[where].ends_are_goals
-        worst = min(0.0, float(np.min(agents["random"][0].trials.rewards)))
-        low, high = (earned(agents[n][0].trials, goals, worst) for n in ("random", "oracle"))
-        bandit = bool(np.any(agents["random"][0].trials.regret))
-        best = np.asarray(measure_trials(agents["oracle"][0].trials).reward_per_step)
-        for name, seeds in agents.items():
-            # A language model plays the first of the tasks only.
-            counts = [len(tested.trials.length) for tested in seeds]
-            each = [
-                scaled_score(earned(t.trials, goals, worst), low[:n], high[:n])
-                for t, n in zip(seeds, counts, strict=True)
-            ]
-            actions = np.asarray(seeds[0].best).shape[-1]
-            told = [
-                summary(
-                    measure_trials(
-                        t.trials,
-                        num_actions=actions,
-                        best=t.best if bandit else None,
-                        ends_are_goals=goals,
-                    )
-                )
-                for t in seeds
-            ]
-            regret = np.concatenate([regrets(tested.trials, best) for tested in seeds])
-            means = {
-                key: float(np.mean([t[key].mean for t in told if key in t] or [np.nan]))
-                for key in _MEANS
-            }
-            rows.append(
-                {
-                    "tasks": where,
-                    "agent": name,
-                    "score": each[0] if len(each) == 1 else mean_interval([s.mean for s in each]),
-                    "seeds": [s.mean for s in each],
-                    "trials": counts[0],
-                    "regret": mean_interval(regret) if bandit else None,
-                    "usage": seeds[0].usage,
-                    "tally": seeds[0].tally,
-                    **means,
-                }
-            )
-    return rows
+@dataclasses.dataclass(frozen=True)
+class AgentResult:
+    """The measures of an agent on one set of tasks.
+
+    Attributes:
+      tasks: Name of the tasks.
+      agent: The agent, with its trials.
+      score: Share of what all actions of a trial earn, from random play (0) to the oracle (1).
+      seeds: Score of each training seed.
+      regret: Regret over all actions of a trial; None where the tasks are no bandits.
+      means: Means of `measures.summary` over trials and seeds, by name; NaN where undefined.
+    """
+
+    tasks: str
+    agent: Entrant
+    score: Interval
+    seeds: Sequence[float]
+    regret: Interval | None
+    means: Mapping[str, float]
+
+    @property
+    def trials(self) -> int:
+        """The number of trials of each seed."""
+        return len(self.agent.seeds[0].trials.length)
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """All rows side by side."""
+def agent_results(tests: Tests) -> list[AgentResult]:
+    """Returns the measures of every agent on every set of tasks."""
+    return [
+        _agent_result(where, agent, agents)
+        for where, agents in tests.items()
+        for agent in agents.values()
+    ]
+
+
+def _agent_result(where: str, agent: Entrant, agents: Entrants) -> AgentResult:
+    goals = where in TESTS and TESTS[where].ends_are_goals
+    random, oracle = agents["random"].seeds[0].trials, agents["oracle"].seeds[0].trials
+    worst = min(0.0, float(np.min(random.rewards)))
+    low, high = earned(random, goals, worst), earned(oracle, goals, worst)
+    is_bandit = bool(np.any(random.regret))
+    best = np.asarray(measure_trials(oracle).reward_per_step)
+    scores, summaries = [], []
+    for seed in agent.seeds:
+        # A language model plays the first of the tasks only.
+        count = len(seed.trials.length)
+        scores.append(scaled_score(earned(seed.trials, goals, worst), low[:count], high[:count]))
+        measured = measure_trials(
+            seed.trials,
+            num_actions=np.asarray(seed.best).shape[-1],
+            best=seed.best if is_bandit else None,
+            ends_are_goals=goals,
+        )
+        summaries.append(summary(measured))
+    regret = np.concatenate([regrets(seed.trials, best) for seed in agent.seeds])
+    return AgentResult(
+        tasks=where,
+        agent=agent,
+        score=scores[0] if len(scores) == 1 else mean_interval([s.mean for s in scores]),
+        seeds=[score.mean for score in scores],
+        regret=mean_interval(regret) if is_bandit else None,
+        means={
+            key: float(np.mean([s[key].mean for s in summaries if key in s] or [np.nan]))
+            for key in _MEANS
+        },
+    )
+
+
+def results_markdown(results: Sequence[AgentResult]) -> str:
+    """Returns the table of all agents on all tasks."""
     names = ["tasks", "agent", "score", "actions", "ended", "success", "episode reward"]
-    names += ["return", "last 20", "regret"]
-    names += ["suffix failures", "least action"]
-    asked = any(row["usage"] is not None for row in rows)
-    shown = [*names, *([*OUTCOMES, "tokens"] if asked else [])]
-    found = []
-    for row in rows:
-        regret = row["regret"]
-        regret = "" if regret is None or np.isnan(regret.mean) else cell(regret, 2)
+    names += ["return", "last 20", "regret", "suffix failures", "least action"]
+    has_models = any(result.agent.seeds[0].usage is not None for result in results)
+    rows = []
+    for result in results:
+        regret = result.regret
+        is_missing = regret is None or np.isnan(regret.mean)
         numbers = [
-            "" if np.isnan(row[key]) else f"{row[key]:.{digits}f}"
+            "" if np.isnan(result.means[key]) else f"{result.means[key]:.{digits}f}"
             for key, digits in zip(_MEANS[:-1], (1, 1, 2, 3, 3, 3, 2, 2), strict=True)
         ]
-        cells = [row["tasks"], row["agent"], cell(row["score"]), *numbers[:6], regret, *numbers[6:]]
-        tally = row["tally"]
+        numbers.insert(6, "" if is_missing else format_interval(regret, 2))
+        cells = [format_interval(result.score), *numbers]
+        tally, usage = result.agent.seeds[0].tally, result.agent.seeds[0].usage
         if tally is not None and tally.is_silent:
-            cells = [*cells[:2], *["-"] * (len(names) - 2)]
+            cells = ["-"] * (len(names) - 2)
         if tally is not None:
-            cells += [*tally.cells(), f"{row['usage'].total:,}"]
-        found.append(cells)
-    return markdown_table(shown, found)
+            cells += [*tally.cells(), f"{usage.total:,}"]
+        rows.append([result.tasks, result.agent.label, *cells])
+    return markdown_table([*names, *([*OUTCOMES, "tokens"] if has_models else [])], rows)
 
 
-def results_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The rows as numbers for a file."""
+def summary_numbers(results: Sequence[AgentResult]) -> dict[str, Any]:
+    """Returns the numbers of `summary.json`, by tasks and agent."""
+    return {f"{result.tasks}: {result.agent.full_name}": _numbers(result) for result in results}
+
+
+def _numbers(result: AgentResult) -> dict[str, Any]:
+    usage, tally, means = result.agent.seeds[0].usage, result.agent.seeds[0].tally, result.means
     return {
-        f"{row['tasks']}: {row['agent']}": {
-            "score": row["score"].mean,
-            "trials": row["trials"],
-            "tokens read": None if row["usage"] is None else row["usage"].prompt,
-            "tokens written": None if row["usage"] is None else row["usage"].completion,
-            "low": row["score"].low,
-            "high": row["score"].high,
-            "seeds": row["seeds"],
-            "actions": row["total_steps"],
-            "episodes ended": row["ended"],
-            "success": row["success"],
-            "return": row["total_return"],
-            "suffix failures": row["suffix_failure"],
-            "average episode reward": row["average_episode_reward"],
-            "invalid response rate": row["invalid_response_rate"],
-            "replies": None if row["tally"] is None else dict(row["tally"].counts),
-            "regret": None if row["regret"] is None else row["regret"].mean,
-            "regret high": None if row["regret"] is None else row["regret"].high,
-            "regret low": None if row["regret"] is None else row["regret"].low,
-        }
-        for row in rows
+        "score": result.score.mean,
+        "trials": result.trials,
+        "tokens read": None if usage is None else usage.prompt,
+        "tokens written": None if usage is None else usage.completion,
+        "low": result.score.low,
+        "high": result.score.high,
+        "seeds": result.seeds,
+        "actions": means["total_steps"],
+        "episodes ended": means["ended"],
+        "success": means["success"],
+        "return": means["total_return"],
+        "suffix failures": means["suffix_failure"],
+        "average episode reward": means["average_episode_reward"],
+        "invalid response rate": means["invalid_response_rate"],
+        "replies": None if tally is None else dict(tally.counts),
+        "regret": None if result.regret is None else result.regret.mean,
+        "regret high": None if result.regret is None else result.regret.high,
+        "regret low": None if result.regret is None else result.regret.low,
     }
 
 
 def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, str]:
-    """Curves of reward, of rewards so far and by episode, and profiles; a folder for each tasks.
+    """Draws curves of reward, of rewards so far and by episode, in a folder for each set of tasks.
 
     Args:
-      folder: of the figures.
-      tests: what was recorded.
-      learners: by tasks, the agent whose profile is drawn.
+      folder: Folder of the figures.
+      tests: The agents with their trials.
+      learners: Name of the agent whose profile is drawn, by tasks.
 
     Returns:
       The profiles in words, by tasks.
     """
-    told = {}
+    profile_texts = {}
     for where, agents in tests.items():
         place = folder / where
-        shown = {name.strip("*"): seeds[0] for name, seeds in agents.items()}
-        steps = {name: np.asarray(t.trials.rewards, np.float64) for name, t in shown.items()}
+        first_seeds = {name: agent.seeds[0] for name, agent in agents.items()}
+        steps = {name: np.asarray(t.trials.rewards, np.float64) for name, t in first_seeds.items()}
         bins = min(BINS, next(iter(steps.values())).shape[1])
         profiles = {}
         if where in learners:
-            learner = learners[where].strip("*")
+            learner = learners[where]
             profile = icl_profile(steps[learner], bins=bins)
             profiles = {learner: profile}
-            told[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
-            page = trial_page(where, learner, shown[learner], shown["oracle"].means)
+            profile_texts[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
+            page = trial_page(where, learner, first_seeds[learner], first_seeds["oracle"].means)
             if page is not None:
                 write_atomically(with_folder(place / "trial.html"), page.encode())
         rolling = {name: icl_curve(x, bins=bins) for name, x in steps.items()}
         so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
-        curves_by_episode = {name: _by_episode(tested) for name, tested in shown.items()}
+        curves_by_episode = {name: _by_episode(trials) for name, trials in first_seeds.items()}
         # An agent that has not ended an episode (one that never moves on a lake) has no curve.
         by_episode = {name: curve for name, curve in curves_by_episode.items() if curve is not None}
-        taken = "actions taken before"
+        actions_before = "actions taken before"
         for name, curves, xlabel, ylabel, profile in (
-            ("rolling", rolling, taken, "reward of an action", profiles),
-            ("cumulative", so_far, taken, "rewards so far", {}),
+            ("rolling", rolling, actions_before, "reward of an action", profiles),
+            ("cumulative", so_far, actions_before, "rewards so far", {}),
             ("episodes", by_episode, "episodes before", "reward of an episode", {}),
         ):
             if not curves:
                 continue
             figure = icl_figure(curves, profile=profile, xlabel=xlabel, ylabel=ylabel, title=where)
             save_figure(figure, place / f"{name}.png")
-    return told
+    return profile_texts
 
 
-def trial_page(where: str, agent: str, tested: Any, means: np.ndarray | None) -> str | None:
-    """A bandit's trial of an agent, that of median regret, action by action; None of other tasks.
+def trial_page(
+    where: str, agent: str, played: PlayedTrials, means: np.ndarray | None
+) -> str | None:
+    """Returns a page of the bandit trial with median regret, action by action.
 
     Args:
-      where: the name of the tasks.
-      agent: its name.
-      tested: its trials.
-      means: float `[N, A]`, what the arms of each trial pay on average; None for other tasks.
+      where: Name of the tasks.
+      agent: Name of the agent.
+      played: Trials of the agent.
+      means: float `[N, A]`, mean reward of each arm; None for other tasks, which have no page.
     """
     if means is None:
         return None
-    trials, count = tested.trials, len(tested.trials.length)
-    shown = int(np.argsort(trials.regret, kind="stable")[count // 2])
-    length = int(trials.length[shown])
-    actions, rewards = (x[shown, :length] for x in (trials.actions, trials.rewards))
-    earned = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
+    trials, count = played.trials, len(played.trials.length)
+    median = int(np.argsort(trials.regret, kind="stable")[count // 2])
+    length = int(trials.length[median])
+    actions, rewards = (x[median, :length] for x in (trials.actions, trials.rewards))
+    totals = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
     return episode_page(
         title=f"{agent} on {where}",
         about={
@@ -243,58 +271,60 @@ def trial_page(where: str, agent: str, tested: Any, means: np.ndarray | None) ->
             "arms": means.shape[1],
             "trial": f"of median regret, of {count:,}",
         },
-        words=[f"{t} of {length} actions taken; they paid {x:.2f}" for t, x in enumerate(earned)],
+        words=[f"{t} of {length} actions taken; they paid {x:.2f}" for t, x in enumerate(totals)],
         actions=[f"arm {action}" for action in actions],
         rewards=rewards,
-        stage=arms_stage(actions, rewards, means.shape[1], means[shown]),
+        stage=arms_stage(actions, rewards, means.shape[1], means[median]),
     )
 
 
-def _by_episode(tested: Any) -> Any:
-    """Reward by episode that has ended, as far as a tenth of the trials go; None if none has."""
-    ended = measure_trials(tested.trials, accounting="reference")
-    episodes = np.asarray(ended.episode_rewards, np.float64)
-    there = np.isfinite(episodes)
-    if not there.any():
+def _by_episode(played: PlayedTrials) -> ICLCurve | None:
+    """Reward by episodes ended, as far as a tenth of the trials go; None if none has ended."""
+    measured = measure_trials(played.trials, accounting="reference")
+    episodes = np.asarray(measured.episode_rewards, np.float64)
+    has_ended = np.isfinite(episodes)
+    if not has_ended.any():
         return None
-    last = max(int((there.mean(0) >= 0.1).sum()), 2)
-    return icl_curve(np.nan_to_num(episodes[:, :last]), there[:, :last])
+    last = max(int((has_ended.mean(0) >= 0.1).sum()), 2)
+    return icl_curve(np.nan_to_num(episodes[:, :last]), has_ended[:, :last])
 
 
-def icl_records(tests: Tests, shown: Mapping[str, str] | None = None) -> list[ICLRecord]:
-    """Rewards, or goals, by the actions taken before, of agents that were trained.
+def icl_records(tests: Tests, names: Mapping[str, str] | None = None) -> list[ICLRecord]:
+    """Returns the rewards, or goals, of each trained agent by the actions taken before.
 
     A trained agent stands beside all rules that learn within the trial.
 
     Args:
-      tests: what was recorded.
-      shown: the names of agents in the records, where they are others than in `tests`.
+      tests: The agents with their trials.
+      names: Names of agents in the records, where they are others than in `tests`.
     """
     records = []
     for where, agents in tests.items():
-        trained = [n for n in agents if n.startswith("**") and ", " not in n]
-        full = len(agents["oracle"][0].trials.length)
+        full = len(agents["oracle"].seeds[0].trials.length)
         goals = where in TESTS and TESTS[where].ends_are_goals
 
-        def earned_by(name: str, agents: Any = agents, goals: bool = goals) -> np.ndarray:
-            each = [t.trials.ends if goals else t.trials.rewards for t in agents[name]]
-            return np.stack([np.asarray(x, np.float64) for x in each])
+        def step_gains(agent: Entrant, goals: bool = goals) -> np.ndarray:
+            steps = [t.trials.ends if goals else t.trials.rewards for t in agent.seeds]
+            return np.stack([np.asarray(x, np.float64) for x in steps])
 
-        rules = [n for n in agents if not n.startswith("**") and n != "oracle"]
-        for name in trained:
-            if len(agents[name][0].trials.length) < full:
+        for agent in agents.values():
+            if agent.kind != "learner" or len(agent.seeds[0].trials.length) < full:
                 continue  # a language model plays the first tasks alone
-            curves = {"agent": earned_by(name), "oracle": earned_by("oracle")}
-            wiped = f"{name[:-2]}, memory wiped**"
-            if wiped in agents:
-                curves["memory wiped"] = earned_by(wiped)
+            curves = {"agent": step_gains(agent), "oracle": step_gains(agents["oracle"])}
+            wiped = agents.get(f"{agent.name}, memory wiped")
+            if wiped is not None:
+                curves["memory wiped"] = step_gains(wiped)
             records.append(
                 icl_record(
                     curves,
-                    {rule: earned_by(rule) for rule in rules},
+                    {
+                        name: step_gains(rule)
+                        for name, rule in agents.items()
+                        if rule.kind == "rule"
+                    },
                     system="In-context RL",
                     task=where,
-                    agent=(shown or {}).get(name, name.strip("*")),
+                    agent=(names or {}).get(agent.name, agent.name),
                     measure="goals per action" if goals else "reward per action",
                     context="actions",
                     oracle="knows the task",
@@ -306,23 +336,18 @@ def icl_records(tests: Tests, shown: Mapping[str, str] | None = None) -> list[IC
 
 
 def table_report(outcome: RunResult) -> Report:
-    """The table of `in_context_rl.py`, and its figures."""
+    """Draws the figures of the study `in_context_rl` and returns its summary."""
     config, (tests, notes) = outcome.config, outcome.host_measured
     learners = {}
     for where, agents in tests.items():
-        mine = [name for name in agents if name.startswith("**") and ", " not in name]
-        learners |= {where: mine[0]} if mine else {}
-    # Without what is known to be random play, or impaired.
-    shown = {
-        where: {
-            name: seeds
-            for name, seeds in agents.items()
-            if not name.endswith("reference") and not (name.startswith("**") and ", " in name)
-        }
+        first = next((agent.name for agent in agents.values() if agent.kind == "learner"), None)
+        learners |= {} if first is None else {where: first}
+    drawn = {
+        where: {name: agent for name, agent in agents.items() if agent.kind != "control"}
         for where, agents in tests.items()
     }
-    profiles = draw(outcome.run.figures, shown, learners)
-    rows = rows_of(tests)
+    profiles = draw(outcome.run.figures, drawn, learners)
+    results = agent_results(tests)
     text = [
         f"# In-context RL, preset {config.preset}",
         "",
@@ -330,11 +355,11 @@ def table_report(outcome: RunResult) -> Report:
         "same for all agents, with the same noise, none of them trained on (a language model plays "
         f"the first {config.conversations}). {LEGEND}",
         "",
-        table(rows),
+        results_markdown(results),
         "",
         *(f"{note}\n" for note in notes),
         "Reward by actions taken before:",
         "",
         *(f"- {where}, {learners[where]}: {profile}" for where, profile in profiles.items()),
     ]
-    return Report("\n".join(text), results_of(rows), icl=icl_records(tests))
+    return Report("\n".join(text), summary_numbers(results), icl=icl_records(tests))

@@ -39,8 +39,8 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     CONDITIONS,
     agent_tester,
     learning_source,
-    played,
-    rules,
+    play_rules,
+    play_test_trials,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     Family,
@@ -284,7 +284,7 @@ def build(config: Config) -> Program:
 
     def on_training_tasks(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Any:
         del cell
-        return played(key, env, env_params, 256, agent, params).trials.rewards
+        return play_test_trials(key, env, env_params, 256, agent, params).trials.rewards
 
     @functools.cache
     def test(env: Environment) -> Any:
@@ -310,7 +310,7 @@ def build(config: Config) -> Program:
             for name, each in tests.items()
         },
         host_measures=lambda run: {
-            name: rules(each, config.actions, config.replicas, config.seed)
+            name: play_rules(each, config.actions, config.replicas, config.seed)
             for name, each in tests.items()
         },
         probe=Probe(

@@ -1,49 +1,52 @@
-"""The summary of `in_context_rl_train.py`: what one trained agent has come to."""
+"""The summary of the study `in_context_rl_train`."""
 
 from __future__ import annotations
 
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
+    Entrants,
+    learner_entrant,
+)
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
+    agent_results,
     draw,
     icl_records,
-    of_seeds,
-    results_of,
-    rows_of,
-    table,
+    results_markdown,
+    split_seeds,
+    summary_numbers,
 )
 
 
 def report(outcome: RunResult) -> Report:
-    """Draws the figures, and says what was found."""
+    """Draws the figures and returns the summary."""
     config = outcome.config
-    tests = {}
-    for where, found in outcome.host_measured.items():
-        agents = {name: [tested] for name, tested in found.items()}
-        for condition, measured in outcome.measured[where].items():
-            shown = f"{config.learner}, {condition}" if condition else config.learner
-            agents[f"**{shown}**"] = of_seeds(measured)
-        tests[where] = agents
-    rows = rows_of(tests)
-    learner = f"**{config.learner}**"
+    tests: dict[str, Entrants] = {}
+    for where, rules in outcome.host_measured.items():
+        agents = [
+            learner_entrant(config.learner, condition, split_seeds(measured))
+            for condition, measured in outcome.measured[where].items()
+        ]
+        tests[where] = {**rules, **{agent.full_name: agent for agent in agents}}
+    results = agent_results(tests)
     # Rules are in the table; the curves are of the agent, whole and without something.
     drawn = {
         where: {
-            name: seeds
-            for name, seeds in agents.items()
-            if name in ("random", "oracle") or name.startswith("**")
+            name: agent
+            for name, agent in agents.items()
+            if agent.name in ("random", "oracle", config.learner)
         }
         for where, agents in tests.items()
     }
-    profiles = draw(outcome.run.figures, drawn, dict.fromkeys(tests, learner))
+    profiles = draw(outcome.run.figures, drawn, dict.fromkeys(tests, config.learner))
     text = [
         f"# In-context RL: {config.learner} on {config.family}, preset {config.preset}",
         "",
         f"Trials of {config.actions} actions with frozen weights; {config.replicas:,} tasks, none "
         f"of them trained on. {LEGEND} {config.seeds} seeds; temperature {config.sharpness:g}.",
         "",
-        table(rows),
+        results_markdown(results),
         "",
         "Reward by actions taken before, of the first seed:",
         "",
@@ -52,5 +55,5 @@ def report(outcome: RunResult) -> Report:
         f"{outcome.observations:,} observations per seed at "
         f"{throughput(outcome.history):,.0f}/s over all seeds; {outcome.parameters:,} parameters.",
     ]
-    icl = icl_records(tests, {learner: config.architecture})
-    return Report("\n".join(text), results_of(rows), icl=icl)
+    icl = icl_records(tests, {config.learner: config.architecture})
+    return Report("\n".join(text), summary_numbers(results), icl=icl)

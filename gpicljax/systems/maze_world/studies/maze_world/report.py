@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -50,6 +51,10 @@ class Results:
 
     def __init__(self, outcome: RunResult) -> None:
         self.outcome, self.models = outcome, list(outcome.program.cells)
+        contexts = itertools.product(outcome.config.contexts, outcome.config.tasks)
+        self.full_context_models = [
+            model for model, (steps, _) in zip(self.models, contexts, strict=True) if steps == 0
+        ]
         measured: Measures = outcome.measured
         self.shown = self._by_model(measured.shown)
         self.densities = self._by_model(measured.densities)
@@ -412,7 +417,7 @@ def report(outcome: RunResult) -> Report:
         text += [f"## Shown: {name}", "", shown_table(results, name), ""]
     if results.densities and FULL in results.models:
         text += ["## Shown: other densities, L_pm late", "", density_table(results), ""]
-    for model in (name for name in results.models if name.startswith(FULL)):
+    for model in results.full_context_models:
         nats = next(iter(results.shown.values()))[model].policy.astype(np.float64)
         bins = min(32, nats.shape[-1] // 2)
         profile = icl_profile(nats.reshape(-1, nats.shape[-1]), higher_is_better=False, bins=bins)

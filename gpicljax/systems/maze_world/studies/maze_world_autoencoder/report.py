@@ -8,7 +8,7 @@ import numpy as np
 
 from gpicljax.agents.autoencoder import DIVERGENCE, RECONSTRUCTION
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.tables import Row, results_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.maze_world.figures.reconstructions import reconstruction_figure
@@ -59,12 +59,14 @@ def table(outcome: RunResult, found: Unseen) -> str:
     for seed in range(outcome.config.seeds):
         error = outcome.seeds(found.error)[seed]
         used = int((np.asarray(found.scale[seed]) > 0.1).sum())
-        name, share = f"**autoencoder**, seed {seed}", f"{error.mean() / null[seed]:.3f}"
-        rows.append([name, by_maze(error), share, f"{used} of {found.scale.shape[-1]}"])
+        share = f"{error.mean() / null[seed]:.3f}"
+        cells = [by_maze(error), share, f"{used} of {found.scale.shape[-1]}"]
+        rows.append(Row("autoencoder", "learner", cells, f"seed {seed}"))
     for name, values in (("frame before", found.frame_before), ("mean image", found.mean_image)):
         values = np.asarray(values, np.float64)
-        rows.append([name, by_maze(values[0]), f"{values[0].mean() / null[0]:.3f}"])
-    return markdown_table(head, rows)
+        share = f"{values[0].mean() / null[0]:.3f}"
+        rows.append(Row(name, "rule", [by_maze(values[0]), share]))
+    return results_table(head, rows)
 
 
 def draw(outcome: RunResult, found: Unseen) -> None:

@@ -41,8 +41,10 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
 )
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import Recorded, recorded
 from gpicljax.systems.meta_rg.studies.meta_rg.report import (
+    GREEDY,
     Measures,
     cell_name,
+    greedy_condition,
     probed,
     report,
 )
@@ -62,7 +64,7 @@ def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
 
 
 CONDITIONS: dict[str, tuple[str, float, bool]] = {
-    "greedy": ("episode", 0.0, False),
+    GREEDY: ("episode", 0.0, False),
     "behaviour (exploring actors)": ("episode", 1.0, False),
     "memory cleared every game": ("episode", 0.0, True),
     "messages re-permuted every game": ("game", 0.0, False),
@@ -212,7 +214,7 @@ def measures_of(
             for name, (channel, explore, forget) in CONDITIONS.items()
         }
         | (
-            {f"greedy, V = {config.game.max_values + 1}": Measure(more_values, (), groups)}
+            {greedy_condition(config.game.max_values + 1): Measure(more_values, (), groups)}
             if config.game.has_room_for_more_values
             else {}
         ),

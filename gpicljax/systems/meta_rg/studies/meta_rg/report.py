@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.tables import Row, markdown_table, results_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
@@ -27,20 +27,43 @@ from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
 from gpicljax.viz.style import save_figure
 
+
+@dataclasses.dataclass(frozen=True)
+class AccuracyMeasure:
+    """An accuracy that reports show.
+
+    Attributes:
+      phase: Field of `GameAccuracy`: the decisions that count.
+      unit: `"game"` for a mean over games, `"episode"` for a mean over episodes' means.
+      title: Head of its column.
+    """
+
+    phase: Literal["query", "new", "minimal", "support"]
+    unit: Literal["game", "episode"]
+    title: str
+
+    @property
+    def key(self) -> str:
+        """Its name in `summary.json`."""
+        return f"{self.phase} by {self.unit}"
+
+
+QUERY = AccuracyMeasure("query", "game", "query (games)")
+QUERY_BY_EPISODE = AccuracyMeasure("query", "episode", "query (episodes)")
 MEASURES = (
-    "query by game",
-    "new by game",
-    "minimal by game",
-    "query by episode",
-    "support by game",
+    QUERY,
+    AccuracyMeasure("new", "game", "new targets"),
+    AccuracyMeasure("minimal", "game", "minimal pairs"),
+    QUERY_BY_EPISODE,
+    AccuracyMeasure("support", "game", "support (games)"),
 )
-COLUMNS = (
-    "query (games)",
-    "new targets",
-    "minimal pairs",
-    "query (episodes)",
-    "support (games)",
-)
+GREEDY = "greedy"
+"""The condition of agents that act greedily in the games that they were trained on."""
+
+
+def greedy_condition(max_values: int) -> str:
+    """Returns the name of the condition with more values than in training."""
+    return f"{GREEDY}, V = {max_values}"
 
 
 class Measures(NamedTuple):
@@ -98,10 +121,10 @@ class Results:
         seeds = self.outcome.config.seeds
         return jax.tree.map(lambda x: np.asarray(x)[index * seeds : (index + 1) * seeds], values)
 
-    def measure(self, condition: str, name: str, index: int) -> np.ndarray:
-        """One measure of a cell's seeds, `float64[seeds]`; NaN where a seed has broken."""
-        phase, unit = name.split(" by ")
-        accuracy = getattr(getattr(self.accuracies[condition], phase), f"by_{unit}")
+    def measure(self, condition: str, measure: AccuracyMeasure, index: int) -> np.ndarray:
+        """Returns a measure of a cell's seeds, `float64[seeds]`; NaN where a seed has broken."""
+        accuracies = getattr(self.accuracies[condition], measure.phase)
+        accuracy = accuracies.by_game if measure.unit == "game" else accuracies.by_episode
         return self.of_cell(self.outcome.seeds(accuracy), index)
 
 
@@ -122,28 +145,29 @@ def condition_table(results: Results, index: int) -> str:
     rows = []
     for condition in results.conditions:
         cells = [mean_interval(results.measure(condition, m, index)).percent for m in MEASURES]
-        seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, MEASURES[0], index))
-        rows.append([f"**R2D2**, {condition}", *cells, seeds])
+        seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, QUERY, index))
+        rows.append(Row("R2D2", "learner", [*cells, seeds], condition))
     for name, found in results.rules[results.cells[index]].items():
         query, support, new, minimal = ("" if math.isnan(x) else f"{100 * x:.1f}" for x in found)
-        rows.append([name, query, new, minimal, "", support])
-    return markdown_table(["listener", *COLUMNS, "query, seed by seed"], rows)
+        rows.append(Row(name, "rule", [query, new, minimal, "", support]))
+    titles = [measure.title for measure in MEASURES]
+    return results_table(["listener", *titles, "query, seed by seed"], rows)
 
 
 def minimal_pair_table(results: Results, index: int) -> str:
     """Accuracy on minimal pairs, by how many values the dimension has in which they differ."""
     values = range(2, results.outcome.config.game.max_values + 2)
     rows = []
-    for condition, games in results.outcome.measured.games.items():
-        if condition.startswith("greedy"):
-            cell = results.of_cell(games, index)
+    for condition in (GREEDY, greedy_condition(values[-1])):
+        if condition in results.outcome.measured.games:
+            cell = results.of_cell(results.outcome.measured.games[condition], index)
             sound = results.of_cell(results.outcome.sound, index)
             correct, query = cell.correct[sound], (cell.valid & cell.query)[sound]
             counts = [query & (cell.minimal_pair[sound] == v) for v in values]
             shares = [correct[chosen].mean() if chosen.any() else math.nan for chosen in counts]
-            row = ["" if math.isnan(x) else f"{100 * x:.1f}" for x in shares]
-            rows.append([f"**R2D2**, {condition}", *row])
-    return markdown_table(["minimal pairs of V values", *values], rows)
+            cells = ["" if math.isnan(x) else f"{100 * x:.1f}" for x in shares]
+            rows.append(Row("R2D2", "learner", cells, condition))
+    return results_table(["minimal pairs of V values", *values], rows)
 
 
 def paper_table(results: Results) -> str:
@@ -159,8 +183,8 @@ def paper_table(results: Results) -> str:
         theirs = table.get(cell)
         printed = "" if theirs is None else f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
         ours = [
-            mean_interval(results.measure(condition, "query by episode", index)).percent
-            for condition in ("behaviour (exploring actors)", "greedy")
+            mean_interval(results.measure(condition, QUERY_BY_EPISODE, index)).percent
+            for condition in ("behaviour (exploring actors)", GREEDY)
         ]
         rows.append([cell_name(cell), printed, *ours])
     head = ["cell", f"paper ({where})", "ours, behaviour", "ours, greedy"]
@@ -175,7 +199,7 @@ def hypotheses(results: Results) -> list[str]:
     if len(results.cells) == 1 or results.outcome.config.seeds == 1:
         return []
     cells = {
-        cell: results.measure("greedy", "query by episode", index)
+        cell: results.measure(GREEDY, QUERY_BY_EPISODE, index)
         for index, cell in enumerate(results.cells)
     }
     return [
@@ -267,7 +291,7 @@ def icl_records(results: Results) -> list[ICLRecord]:
             own = results.of_cell(played, index)
             return np.where(own.valid, own.correct, np.nan)[sound]
 
-        agent = shares(games["greedy"])
+        agent = shares(games[GREEDY])
         length = int((np.isfinite(agent).mean((0, 1)) >= 0.1).sum())
         curves = {
             "agent": agent,
@@ -334,7 +358,7 @@ def draw_context(results: Results, title: str) -> dict[Cell, ICLProfile]:
     curves: dict[Cell, ICLCurve] = {}
     profiles: dict[Cell, ICLProfile] = {}
     for i, cell in enumerate(results.cells):
-        games = results.of_cell(outcome.measured.games["greedy"], i)
+        games = results.of_cell(outcome.measured.games[GREEDY], i)
         curves[cell], profiles[cell] = context_curve(games, results.of_cell(outcome.sound, i))
     single = len(curves) == 1
     first = results.cells[0]
@@ -354,7 +378,7 @@ def draw_listeners(results: Results, title: str) -> None:
     """Query accuracy of the agents, by condition, and of the rules, in the first cell."""
     names, intervals, samples = [], [], []
     for condition in results.conditions:
-        seeds = results.measure(condition, MEASURES[0], 0)
+        seeds = results.measure(condition, QUERY, 0)
         names.append(f"R2D2, {condition}")
         intervals.append(mean_interval(seeds))
         samples.append(seeds)
@@ -441,7 +465,7 @@ def report(outcome: RunResult) -> Report:
     numbers = {
         cell_name(cell): {
             condition: {
-                measure: {
+                measure.key: {
                     "seeds": results.measure(condition, measure, index).tolist(),
                     **dataclasses.asdict(mean_interval(results.measure(condition, measure, index))),
                 }
@@ -458,7 +482,7 @@ def report(outcome: RunResult) -> Report:
     }
     evaluations = [
         {
-            condition: results.measure(condition, MEASURES[0], index)[seed]
+            condition: results.measure(condition, QUERY, index)[seed]
             for condition in results.conditions
         }
         for index in range(len(results.cells))

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.tables import Row, results_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.measures.recall import RecallAccuracy, recall_accuracy
@@ -38,22 +38,26 @@ def table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccuracy]) -
     for name in sorted(rules, key=lambda name: name != "single stimulus"):
         of = rules[name]
         each = of.second.by_game, of.second.by_episode, of.first.by_game
-        rows.append([name, *(f"{100 * float(x):.1f}" for x in each)])
+        rows.append(Row(name, "rule", [f"{100 * float(x):.1f}" for x in each]))
     for name, of in agents.items():
         each = of.second.by_game, of.second.by_episode, of.first.by_game
         seeds = " ".join(f"{100 * x:.1f}" for x in of.second.by_game)
-        rows.append([f"**R2D2**, {name}", *(mean_interval(x).percent for x in each), seeds])
-    return markdown_table([*head, "second shot, seed by seed"], rows)
+        cells = [*(mean_interval(x).percent for x in each), seeds]
+        rows.append(Row("R2D2", "learner", cells, condition=name))
+    return results_table([*head, "second shot, seed by seed"], rows)
 
 
 def share_table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccuracy]) -> str:
     """Accuracy in the course of the first shot."""
-    rows = {f"**R2D2**, {name}": of.by_share.mean(0) for name, of in agents.items()}
-    rows |= {name: np.asarray(of.by_share) for name, of in rules.items()}
-    bins = len(next(iter(rows.values())))
+    cells = lambda shares: [f"{100 * x:.1f}" for x in shares]  # noqa: E731
+    rows = [
+        Row("R2D2", "learner", cells(accuracy.by_share.mean(0)), condition)
+        for condition, accuracy in agents.items()
+    ]
+    rows += [Row(name, "rule", cells(accuracy.by_share)) for name, accuracy in rules.items()]
+    bins = len(rows[0].cells)
     heads = [f"{100 * i // bins} - {100 * (i + 1) // bins}" for i in range(bins)]
-    shown = [[name, *(f"{100 * x:.1f}" for x in row)] for name, row in rows.items()]
-    return markdown_table(["seen, %", *heads], shown)
+    return results_table(["seen, %", *heads], rows)
 
 
 def draw(outcome: RunResult, agents: dict[str, RecallAccuracy]) -> None:

@@ -33,6 +33,11 @@ _FACTORIES: dict[str, Factory | str] = {}
 _NEEDS: dict[str, tuple[str, str]] = {}
 
 
+def unversioned(env_id: str) -> str:
+    """Returns an id without its version: `"FrozenLake"` for `"FrozenLake-v1"`."""
+    return env_id.partition("-")[0]
+
+
 def register(env_id: str, factory: Factory | str, needs: tuple[str, str] | None = None) -> None:
     """Makes `make(env_id, **static)` call `factory(**static)`.
 

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
+from chat_server import serve_chat_model
 
 from gpicljax.llm.chat import FakeModel
-from gpicljax.llm.serving import serve_chat_model
 from gpicljax.systems.in_context_rl.studies.in_context_rl_bias import program as experiment
 
 FORM, LIST = re.compile(r"\[SELECT: (\d+)\]\s*$"), re.compile(r"actions: ([\d, ]+)\.")

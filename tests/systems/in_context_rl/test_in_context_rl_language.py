@@ -3,11 +3,11 @@
 import jax
 import numpy as np
 import pytest
+from chat_server import serve_chat_model
 
 from gpicljax.interface import Agent
 from gpicljax.llm.chat import FakeModel
 from gpicljax.llm.options import LanguageModelOptions
-from gpicljax.llm.serving import serve_chat_model
 from gpicljax.runtime import named_key
 from gpicljax.systems.in_context_rl.studies.in_context_rl import language, playing, program
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
@@ -57,7 +57,7 @@ def test_a_language_model_plays_the_tasks_that_the_others_play(tmp_path):
         assert expected.requests == 2 * 3 * ACTIONS
         assert expected.prompt == pytest.approx(ledger.spent.prompt, rel=0.2)
     rules = [
-        playing.Entrant(name, kind, [other])
+        playing.Contender(name, kind, [other])
         for name, kind in (("random", "rule"), ("oracle", "oracle"))
     ]
     agents = {agent.full_name: agent for agent in (*rules, found[0][1])}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpicljax.checks import check
-from gpicljax.systems.mental_modelling.measures.results import Row
+from gpicljax.systems.mental_modelling.measures.results import ABSOLUTE, QuestionResult
 from gpicljax.viz import style
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _COLUMNS = 3
 
 
 def history_figure(
-    rows: Sequence[Row],
+    rows: Sequence[QuestionResult],
     answerers: Sequence[str] | None = None,
     *,
     levels: Mapping[str, tuple[str, float]] | None = None,
@@ -37,7 +37,7 @@ def history_figure(
     """Accuracy by size of history, a panel for each question: Figures 3 and 15 to 23.
 
     Args:
-      rows: of one task. An answerer with several prompts (`Row.prompt`) has a line for each.
+      rows: Results of one task. An answerer with several prompts has a line for each.
       answerers: names to draw, in this order; all if None.
       levels: for some questions, a name and a level that is drawn dashed.
       title: title, or none.
@@ -46,7 +46,7 @@ def history_figure(
       ValueError: if there is nothing to draw.
 
     Example:
-      >>> row = Row(
+      >>> row = QuestionResult(
       ...     *("Walk", "next_action", "discrete", "ridge", "", 3, 9),
       ...     *(1.0, 0.5, 0.3, 0.7, 0.5, (0.5,)),
       ... )
@@ -54,8 +54,9 @@ def history_figure(
       1
     """
     lines = _lines(rows, answerers)
-    questions = list(dict.fromkeys(row.question_and_form for row in rows))
-    figure, panels = _panels(questions, [_title(name) for name in questions])
+    titles = {row.question_and_form: _title(row) for row in rows}
+    questions = list(titles)
+    figure, panels = _panels(questions, list(titles.values()))
     for axes, question in zip(panels, questions, strict=True):
         for (name, mine), colour in zip(lines.items(), style.colours(len(lines)), strict=True):
             some = sorted(
@@ -73,7 +74,7 @@ def history_figure(
 
 
 def elements_figure(
-    rows: Sequence[Row],
+    rows: Sequence[QuestionResult],
     question: str = "next_state",
     answerers: Sequence[str] | None = None,
     *,
@@ -143,7 +144,9 @@ def grouped_bars(
     return figure
 
 
-def mean_elements(rows: Sequence[Row], question: str = "next_state") -> dict[str, dict[str, float]]:
+def mean_elements(
+    rows: Sequence[QuestionResult], question: str = "next_state"
+) -> dict[str, dict[str, float]]:
     """Groups for `grouped_bars`: accuracy for each element, averaged over sizes of history."""
     lines = _lines([row for row in rows if row.question == question], None)
     count = min(len(row.elements) for mine in lines.values() for row in mine)
@@ -155,10 +158,12 @@ def mean_elements(rows: Sequence[Row], question: str = "next_state") -> dict[str
     }
 
 
-def _lines(rows: Sequence[Row], answerers: Sequence[str] | None) -> dict[str, list[Row]]:
+def _lines(
+    rows: Sequence[QuestionResult], answerers: Sequence[str] | None
+) -> dict[str, list[QuestionResult]]:
     """Rows by answerer and prompt."""
     chosen = list(dict.fromkeys(row.answerer for row in rows)) if answerers is None else answerers
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[QuestionResult]] = {}
     for name in chosen:
         mine = [row for row in rows if row.answerer == name]
         several = len({row.prompt for row in mine}) > 1
@@ -169,18 +174,17 @@ def _lines(rows: Sequence[Row], answerers: Sequence[str] | None) -> dict[str, li
     return found
 
 
-def _title(question: str) -> str:
-    name, _, form = question.partition(" ")
-    return f"{TITLES[name]} {form}".strip()
+def _title(row: QuestionResult) -> str:
+    return TITLES[row.question] + (ABSOLUTE if row.form == "absolute" else "")
 
 
-def _places(rows: Sequence[Row]) -> list[float]:
+def _places(rows: Sequence[QuestionResult]) -> list[float]:
     """Sizes of history, drawn as logarithms, with a place for none."""
     return [float(np.log2(row.history + 1)) for row in rows]
 
 
 def _line(
-    axes: Axes, rows: Sequence[Row], heights: Sequence[float], colour: str, name: str
+    axes: Axes, rows: Sequence[QuestionResult], heights: Sequence[float], colour: str, name: str
 ) -> None:
     axes.plot(
         _places(rows), heights, color=colour, linewidth=1.6, marker="o", markersize=3, label=name
@@ -205,7 +209,7 @@ def _panels(names: Sequence[str], titles: Sequence[str]) -> tuple[Figure, list[A
 def _finished(
     figure: Figure,
     panels: Sequence[Axes],
-    rows: Sequence[Row],
+    rows: Sequence[QuestionResult],
     title: str | None,
     extra: str | None = None,
 ) -> Figure:

@@ -19,6 +19,7 @@ import numpy as np
 from gpicljax.checks import Range, check
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.measures.questions import (
+    ACTION_QUESTIONS,
     UNCHANGED,
     Queries,
     change_class,
@@ -86,7 +87,7 @@ def _examples(queries: Queries) -> _Examples:
         states = np.concatenate([states, queries.state[:, None]], axis=1)
     count = max(min(queries.history, states.shape[1] - 1), 0)
     before, after, done = states[:, :count], states[:, 1 : count + 1], actions[:, :count]
-    asks_action = queries.question.endswith("action")
+    asks_action = queries.question in ACTION_QUESTIONS
     parts: list[tuple[np.ndarray, np.ndarray]] = []
     if queries.state is not None:
         pair = _vectors(queries, before, "states"), _vectors(queries, queries.state, "states")
@@ -164,7 +165,7 @@ def copy_last(queries: Queries) -> Answers:
     """
     if queries.form == "change":
         return _blind(queries)
-    if queries.question.endswith("state"):
+    if queries.question in ("next_state", "last_state"):
         near = queries.state if queries.next_state is None else queries.next_state
         assert near is not None
         return _all_parsed(near[:, None])
@@ -266,7 +267,7 @@ def _regressed(
     if queries.form == "discrete":
         space = queries.action_space
         kinds = queries.num_states
-        if queries.question.endswith("action"):
+        if queries.question in ACTION_QUESTIONS:
             assert isinstance(space, Discrete)
             kinds = space.n
         assert kinds is not None

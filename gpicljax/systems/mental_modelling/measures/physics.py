@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpicljax.checks import check
+from gpicljax.registration import unversioned
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.measures.baselines import ridge
 from gpicljax.systems.mental_modelling.measures.questions import (
@@ -110,7 +111,7 @@ def is_lawful(queries: Queries) -> bool:
       >>> [is_lawful(build_queries(car, q, history=0)) for q in ("next_state", "next_action")]
       [True, False]
     """
-    name = queries.environment.partition("-")[0]
+    name = unversioned(queries.environment)
     if queries.question == "next_action":
         return name in COORDINATES
     return name in LAWS and queries.question != "argue"
@@ -132,7 +133,7 @@ def physics_answers(queries: Queries) -> Answers | None:
       >>> score_answers(asked, physics_answers(asked)).accuracy
       1.0
     """
-    name = queries.environment.partition("-")[0]
+    name = unversioned(queries.environment)
     if queries.question == "next_action":
         return _feedback(queries, COORDINATES.get(name))
     if not is_lawful(queries):

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gpicljax.registration import unversioned
+
 MODELS: Final = ("GPT-3.5", "Llama3-8b", "Llama3-70b")
 TASKS: Final = ("MountainCar", "Acrobot", "Pendulum")
 QUESTIONS: Final = ("next_action", "last_action", "next_state", "last_state")
@@ -118,7 +120,7 @@ def best_language_model(environment: str, question: str) -> tuple[str, float] | 
       >>> best_language_model("FrozenLake-v1", "next_action") is None
       True
     """
-    task = environment.partition("-")[0]
+    task = unversioned(environment)
     found = {
         model: TABLE_6[task, question, model].best
         for model in MODELS

@@ -33,7 +33,9 @@ from gpicljax.typing import ArrayTree
 Question = Literal["next_action", "last_action", "next_state", "last_state", "argue"]
 Form = Literal["discrete", "bins", "absolute", "change", "vote"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
-"""All of them."""
+"""All questions."""
+ACTION_QUESTIONS = ("next_action", "last_action")
+"""Questions whose answer is an action; the others but `argue` are answered by a state."""
 HISTORY_SIZES = (0, 1, 2, 3, 5, 10, 20, 40)
 """What is swept by default; the paper's sizes stand on the axes of its figures only."""
 DECREASE, INCREASE, UNCHANGED = 0, 1, 2
@@ -209,7 +211,7 @@ def build_queries(
     check(history <= _MOST_HISTORY, "history", history, f"integers from 0 to {_MOST_HISTORY}")
     check(decimals <= 8, "decimals", decimals, "integers from 0 to 8")
     form = _form(episodes, question, form)
-    asks_action = question.endswith("action")
+    asks_action = question in ACTION_QUESTIONS
     # Where the next state is needed, the last step has none.
     ends = episodes.length - (question not in ("next_action", "argue"))
     n = int(ends.argmin())
@@ -256,7 +258,7 @@ def build_queries(
         state=None if question == "last_state" else states[here],
         action=None if asks_action else given,
         reward=rewards[here] if question == "next_state" else None,
-        next_state=states[after] if question.startswith("last") else None,
+        next_state=states[after] if question in ("last_action", "last_state") else None,
         truth=truth.reshape(len(episode), -1),
         episode=episode,
         step=step,
@@ -340,7 +342,7 @@ def _form(episodes: Episodes, question: Question, form: Form | None) -> Form:
     known: tuple[Form, ...]
     if question == "argue":
         known = ("vote",)
-    elif question.endswith("action"):
+    elif question in ACTION_QUESTIONS:
         discrete = isinstance(episodes.action_space, Discrete)
         known = ("discrete",) if discrete else ("bins", "absolute")
     else:

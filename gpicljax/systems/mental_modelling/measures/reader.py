@@ -29,6 +29,7 @@ from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.data.episodes import Episodes
 from gpicljax.systems.mental_modelling.measures.baselines import votes
 from gpicljax.systems.mental_modelling.measures.questions import (
+    ACTION_QUESTIONS,
     BINS,
     Queries,
     change_class,
@@ -231,7 +232,7 @@ def reader_answers(reader: Reader, queries: Queries) -> Answers:
         parts.append(_answer(reader.network, reader.params, number, some))
     logits = np.concatenate(parts)[: len(queries.truth)]
     split = int(np.prod(task.action_answers))
-    if queries.question.endswith("action"):
+    if queries.question in ACTION_QUESTIONS:
         values = logits[:, :split].reshape(-1, *task.action_answers).argmax(-1)
     else:
         values = logits[:, split:].reshape(-1, *task.state_answers).argmax(-1)

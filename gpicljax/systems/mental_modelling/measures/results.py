@@ -35,8 +35,8 @@ FORMAT = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """What one answerer came to on one question with one size of history.
+class QuestionResult:
+    """The score of one answerer on one question with one size of history.
 
     Attributes:
       task: the environment's id.
@@ -74,12 +74,18 @@ class Row:
         return question_and_form(self.question, self.form)
 
 
+ABSOLUTE = " (absolute)"
+"""End of a question's name where numbers are asked for."""
+
+
 def question_and_form(question: str, form: str) -> str:
-    """`next_action`, or `next_action (absolute)` where there is more than one form."""
-    return f"{question} (absolute)" if form == "absolute" else question
+    """Returns `next_action`, or `next_action (absolute)` where there is more than one form."""
+    return question + ABSOLUTE if form == "absolute" else question
 
 
-def result_row(queries: Queries, answerer: str, answers: Answers, prompt: str = "") -> Row:
+def result_row(
+    queries: Queries, answerer: str, answers: Answers, prompt: str = ""
+) -> QuestionResult:
     """Scores answers.
 
     Example:
@@ -95,7 +101,7 @@ def result_row(queries: Queries, answerer: str, answers: Answers, prompt: str = 
     if len(np.unique(queries.episode)) > 1:
         interval = accuracy_interval(queries, found, resamples=500)
         low, high = interval.low, interval.high
-    return Row(
+    return QuestionResult(
         task=queries.environment,
         question=queries.question,
         form=queries.form,
@@ -160,7 +166,10 @@ def right_by_history(
 
 
 def save_rows(
-    path: str | Path, rows: Sequence[Row], compared: Sequence[Comparison] = (), **about: Any
+    path: str | Path,
+    rows: Sequence[QuestionResult],
+    compared: Sequence[Comparison] = (),
+    **about: Any,
 ) -> None:
     """Writes rows and comparisons, and what else a reader should know, as one JSON file."""
     body = {
@@ -172,7 +181,7 @@ def save_rows(
     write_atomically(Path(path), to_json_text(body) + "\n")
 
 
-def load_rows(path: str | Path) -> tuple[list[Row], list[Comparison], dict[str, Any]]:
+def load_rows(path: str | Path) -> tuple[list[QuestionResult], list[Comparison], dict[str, Any]]:
     """Reads what `save_rows` wrote: rows, comparisons, and what was said about them.
 
     Files of earlier versions have no comparisons.
@@ -191,7 +200,9 @@ def load_rows(path: str | Path) -> tuple[list[Row], list[Comparison], dict[str, 
         rows = []
         for entry in body["rows"]:
             entry |= {name: _number(entry[name]) for name in number}
-            rows.append(Row(**entry | {"elements": tuple(map(_number, entry["elements"]))}))
+            rows.append(
+                QuestionResult(**entry | {"elements": tuple(map(_number, entry["elements"]))})
+            )
         bounds = ("low", "high", "lead_low", "lead_high")
         compared = [
             Comparison(
@@ -220,8 +231,8 @@ class Comparison:
     Attributes:
       task: the environment's id.
       question: with its form.
-      answerer: see `Row`.
-      prompt: see `Row`.
+      answerer: see `QuestionResult`.
+      prompt: see `QuestionResult`.
       queries: in all sizes of history together.
       parsed: share of usable answers.
       echoes: share of replies that only repeat the form of an answer.
@@ -257,6 +268,11 @@ class Comparison:
     lead_low: float
     lead_high: float
     leads: tuple[float, ...] = ()
+
+    @property
+    def is_in_numbers(self) -> bool:
+        """Whether numbers were asked for, beside the parts of their range."""
+        return self.question.endswith(ABSOLUTE)
 
     @property
     def over_readers(self) -> Interval | None:

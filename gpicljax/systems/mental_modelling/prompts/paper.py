@@ -26,6 +26,7 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.llm.parsing import plain_text
 from gpicljax.llm.prompts import NUMBER_PATTERN
+from gpicljax.registration import unversioned
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.measures.questions import (
     DECREASE,
@@ -67,7 +68,7 @@ def is_published(environment: str) -> bool:
       >>> is_published("Pendulum-v1"), is_published("FrozenLake-v1")
       (True, False)
     """
-    return environment.partition("-")[0] in task_names()
+    return unversioned(environment) in task_names()
 
 
 def paper_system_text(queries: Queries, dynamics: bool = True) -> str:
@@ -78,7 +79,7 @@ def paper_system_text(queries: Queries, dynamics: bool = True) -> str:
     """
     known = f"one of {', '.join(task_names())}, for the published wording"
     check(is_published(queries.environment), "queries.environment", queries.environment, known)
-    parts = dict(_wording()["tasks"][queries.environment.partition("-")[0]])
+    parts = dict(_wording()["tasks"][unversioned(queries.environment)])
     if not dynamics:
         parts["transition_dynamics"] = ""
     return _wording()["scene"].format(**parts).strip()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gpicljax.registration import unversioned
+
 
 class TaskText(NamedTuple):
     """A task's parts, each a few sentences; empty where nothing is told.
@@ -171,4 +173,4 @@ def task_text(environment: str) -> TaskText | None:
       >>> task_text("Walk") is None
       True
     """
-    return TASKS.get(environment.partition("-")[0])
+    return TASKS.get(unversioned(environment))

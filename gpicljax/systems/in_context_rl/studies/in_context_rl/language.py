@@ -37,7 +37,7 @@ from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_ste
 from gpicljax.systems.in_context_rl.prompts.demonstrations import expert_decisions
 from gpicljax.systems.in_context_rl.prompts.session import Decision
 from gpicljax.systems.in_context_rl.prompts.trials import LanguageTrials, play_trials
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Entrant, PlayedTrials
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Contender, PlayedTrials
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     TEN_ARMS,
     Family,
@@ -230,11 +230,11 @@ def language_rows(
     actions: int,
     trials: int,
     seed: int,
-) -> Iterator[tuple[str, Entrant | None, str]]:
+) -> Iterator[tuple[str, Contender | None, str]]:
     """The model's trials on all sets of tasks with all prompts, until its budget is spent.
 
     Yields:
-      The name of the tasks, the entrant (None where no trial is whole), and a note or "".
+      The name of the tasks, the contender (None where no trial is whole), and a note or "".
     """
     for where, each in sets.items():
         batch = language_batch(each, actions, trials)
@@ -259,7 +259,7 @@ def language_rows(
             notes = [] if whole == trials else [_cut(row, whole, result)]
             note = "\n\n".join([*notes, *silence_notes({row: result.tally})]).strip()
             name = f"{options.name} ({prompt})"
-            yield where, None if tested is None else Entrant(name, "learner", [tested]), note
+            yield where, None if tested is None else Contender(name, "learner", [tested]), note
 
 
 def _cut(what: str, whole: int, result: LanguageTrials) -> str:

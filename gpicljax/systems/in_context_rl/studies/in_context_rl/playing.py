@@ -51,7 +51,7 @@ class PlayedTrials(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Entrant:
+class Contender:
     """An agent on one set of tasks, with the test trials of each of its seeds.
 
     Attributes:
@@ -77,13 +77,13 @@ class Entrant:
         return f"{self.name}, {self.condition}" if self.condition else self.name
 
 
-Entrants = Mapping[str, Entrant]
+Contenders = Mapping[str, Contender]
 """The agents on one set of tasks, by full name."""
 
 
-def learner_entrant(name: str, condition: str, seeds: Sequence[PlayedTrials]) -> Entrant:
+def learner_contender(name: str, condition: str, seeds: Sequence[PlayedTrials]) -> Contender:
     """Returns a trained agent, or the control that lacks what `condition` says."""
-    return Entrant(name, "control" if condition else "learner", seeds, condition)
+    return Contender(name, "control" if condition else "learner", seeds, condition)
 
 
 def play_test_trials(
@@ -218,7 +218,7 @@ _KINDS: Mapping[str, RowKind] = {"oracle": "oracle", "Q-learning, reference": "c
 
 def play_rules(
     each: Tasks, actions: int, replicas: int, seed: int, all_of_them: bool = True
-) -> dict[str, Entrant]:
+) -> dict[str, Contender]:
     """Returns the trials of agents without training: bandit rules, tables, random play, oracle."""
     env, params = each.trials(actions)
     assert isinstance(env, Trial)
@@ -228,5 +228,5 @@ def play_rules(
         for which, name in enumerate(group):
             program = _program(env, tuple(group), replicas, seed)
             trials = jax.device_get(program(params, jnp.int32(which)))
-            found[name] = Entrant(name, _KINDS.get(name, "rule"), [trials])
+            found[name] = Contender(name, _KINDS.get(name, "rule"), [trials])
     return found

@@ -37,9 +37,9 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     CONDITIONS,
-    Entrant,
+    Contender,
     agent_tester,
-    learner_entrant,
+    learner_contender,
     play_rules,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import table_report
@@ -159,7 +159,7 @@ def loaded_agents(config: Config) -> dict[str, list[LoadedAgent]]:
 
 def evaluate_learner(
     config: Config, name: str, loaded: list[LoadedAgent]
-) -> dict[str, dict[str, Entrant]]:
+) -> dict[str, dict[str, Contender]]:
     """Returns the trials of a trained agent's seeds, whole and under the conditions, by tasks."""
     family: Any = name.split(":")[0]
     padded, env = family == "mixture", loaded[0].env
@@ -169,7 +169,7 @@ def evaluate_learner(
         test = agent_tester(loaded[0].agent, env, config.replicas, config.seed)
         return within_memory(fast_jit(test), f"{config.replicas:,} trials of {name}")
 
-    entrants: dict[str, dict[str, Entrant]] = {}
+    contenders: dict[str, dict[str, Contender]] = {}
     known = own_tests(family)
     for where, each in tests_of(config).items():
         if where not in known and not (padded and where == config.env):
@@ -184,7 +184,7 @@ def evaluate_learner(
             whole = where in (family, "lakes")
             controls = CONDITIONS if whole else {"": 0, "memory wiped": CONDITIONS["memory wiped"]}
         agents = [
-            learner_entrant(
+            learner_contender(
                 name,
                 condition,
                 [
@@ -194,8 +194,8 @@ def evaluate_learner(
             )
             for condition, number in controls.items()
         ]
-        entrants[where] = {agent.full_name: agent for agent in agents}
-    return entrants
+        contenders[where] = {agent.full_name: agent for agent in agents}
+    return contenders
 
 
 class Comparison(NamedTuple):
@@ -206,13 +206,13 @@ class Comparison(NamedTuple):
       notes: Remarks on the language model, a paragraph each.
     """
 
-    tests: dict[str, dict[str, Entrant]]
+    tests: dict[str, dict[str, Contender]]
     notes: tuple[str, ...] = ()
 
 
 def compare(config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]) -> Comparison:
     """Returns the trials of all agents on the same tasks."""
-    tests: dict[str, dict[str, Entrant]] = {}
+    tests: dict[str, dict[str, Contender]] = {}
     began = time.monotonic()
 
     def done(what: str) -> None:
@@ -235,7 +235,7 @@ def compare(config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]) 
             batch = language_batch(sets[where], config.actions, config.conversations)
             row, _ = language_row(model, folder / where, batch, config.seed, best)
             if row is not None:
-                agent = Entrant(f"language model of {size:,} parameters", "learner", [row])
+                agent = Contender(f"language model of {size:,} parameters", "learner", [row])
                 tests[where][agent.full_name] = agent
         done("a tiny language model")
     return Comparison(tests, ask_model(config, folder, tests, done) if config.llm.asks else ())
@@ -244,7 +244,7 @@ def compare(config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]) 
 def ask_model(
     config: Config,
     folder: Path,
-    tests: dict[str, dict[str, Entrant]],
+    tests: dict[str, dict[str, Contender]],
     done: Callable[[str], None],
 ) -> tuple[str, ...]:
     """Adds the trials of the language model behind an endpoint; returns notes for the report."""

@@ -26,8 +26,8 @@ from gpicljax.systems.in_context_rl.measures import (
     summary,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
-    Entrant,
-    Entrants,
+    Contender,
+    Contenders,
     PlayedTrials,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS
@@ -49,7 +49,7 @@ LEGEND = (
     f"{OUTCOME_LEGEND}"
 )
 
-Tests = Mapping[str, Entrants]
+Tests = Mapping[str, Contenders]
 """The agents with their trials, by name of the tasks."""
 
 
@@ -95,7 +95,7 @@ class AgentResult:
     """
 
     tasks: str
-    agent: Entrant
+    agent: Contender
     score: Interval
     seeds: Sequence[float]
     regret: Interval | None
@@ -116,7 +116,7 @@ def agent_results(tests: Tests) -> list[AgentResult]:
     ]
 
 
-def _agent_result(where: str, agent: Entrant, agents: Entrants) -> AgentResult:
+def _agent_result(where: str, agent: Contender, agents: Contenders) -> AgentResult:
     goals = where in TESTS and TESTS[where].ends_are_goals
     random, oracle = agents["random"].seeds[0].trials, agents["oracle"].seeds[0].trials
     worst = min(0.0, float(np.min(random.rewards)))
@@ -303,7 +303,7 @@ def icl_records(tests: Tests, names: Mapping[str, str] | None = None) -> list[IC
         full = len(agents["oracle"].seeds[0].trials.length)
         goals = where in TESTS and TESTS[where].ends_are_goals
 
-        def step_gains(agent: Entrant, goals: bool = goals) -> np.ndarray:
+        def step_gains(agent: Contender, goals: bool = goals) -> np.ndarray:
             steps = [t.trials.ends if goals else t.trials.rewards for t in agent.seeds]
             return np.stack([np.asarray(x, np.float64) for x in steps])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
-    Entrants,
-    learner_entrant,
+    Contenders,
+    learner_contender,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
@@ -22,10 +22,10 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
 def report(outcome: RunResult) -> Report:
     """Draws the figures and returns the summary."""
     config = outcome.config
-    tests: dict[str, Entrants] = {}
+    tests: dict[str, Contenders] = {}
     for where, rules in outcome.host_measured.items():
         agents = [
-            learner_entrant(config.learner, condition, split_seeds(measured))
+            learner_contender(config.learner, condition, split_seeds(measured))
             for condition, measured in outcome.measured[where].items()
         ]
         tests[where] = {**rules, **{agent.full_name: agent for agent in agents}}

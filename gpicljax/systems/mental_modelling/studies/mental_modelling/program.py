@@ -32,7 +32,7 @@ from gpicljax.systems.mental_modelling.measures.reader import (
 )
 from gpicljax.systems.mental_modelling.measures.results import (
     Comparison,
-    Row,
+    QuestionResult,
     best_rule,
     compare,
     pooled,
@@ -66,7 +66,7 @@ def build(config: Config) -> Program:
         details = {"language model": asked_in_words(config, tasks, cells_of(config, tasks))}
 
     def measured(run: RunDirectory) -> dict[str, Any]:
-        rows: list[Row] = []
+        rows: list[QuestionResult] = []
         compared: list[Comparison] = []
         records: list[ICLRecord] = []
         readers: dict[str, Any] = {}
@@ -218,7 +218,7 @@ def icl_of_reader(
 
 def _task(
     config: Config, name: str, episodes: Episodes, ledger: Ledger
-) -> tuple[list[Row], list[Comparison], list[ICLRecord], dict[str, Any]]:
+) -> tuple[list[QuestionResult], list[Comparison], list[ICLRecord], dict[str, Any]]:
     """Rows, comparisons and records of one task, and what else to report about it."""
     known, asked = split(config, episodes)
     sizes = histories_of(config, asked)
@@ -247,7 +247,7 @@ def _task(
     log_once(
         f"{name}: {about['agents']} unseen agents, {about['episodes']} episodes, nats {nats:.3f}"
     )
-    rows: list[Row] = []
+    rows: list[QuestionResult] = []
     compared: list[Comparison] = []
     records: list[ICLRecord] = []
     nulls = nulls_of(config, known, sizes)
@@ -287,7 +287,7 @@ def _beside(
 
 def _language(
     config: Config, asked: Sequence[Queries], null: str, ledger: Ledger
-) -> tuple[list[Row], list[Comparison]]:
+) -> tuple[list[QuestionResult], list[Comparison]]:
     """Rows and comparisons of a language model with one question, by prompt."""
     answered: dict[str, list[Triple]] = {}
     echoes: Counter[str] = Counter()
@@ -299,7 +299,7 @@ def _language(
             if queries.history > 0:
                 echoes[prompt] += said.echoes
                 tallies[prompt] += said.tally
-    rows: list[Row] = []
+    rows: list[QuestionResult] = []
     compared: list[Comparison] = []
     for prompt, triples in answered.items():
         rows += _rows(triples, config.llm.name, prompt=prompt)
@@ -312,7 +312,7 @@ def _language(
 
 def _rows(
     triples: Sequence[Triple], answerer: str, readers: int = 1, prompt: str = ""
-) -> Iterator[Row]:
+) -> Iterator[QuestionResult]:
     for queries, said, _ in triples:
         row = result_row(queries, answerer, said, prompt)
         yield dataclasses.replace(row, queries=row.queries // readers)

@@ -12,6 +12,7 @@ import numpy as np
 
 import gpicljax
 from gpicljax.evaluation.tables import markdown_table
+from gpicljax.registration import unversioned
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.mental_modelling.figures.curves import (
     elements_figure,
@@ -23,7 +24,7 @@ from gpicljax.systems.mental_modelling.measures.published import best_language_m
 from gpicljax.systems.mental_modelling.measures.results import (
     TRIVIAL,
     Comparison,
-    Row,
+    QuestionResult,
     load_rows,
     save_rows,
 )
@@ -72,9 +73,10 @@ def by_question(found: Sequence[Comparison]) -> dict[tuple[str, str], dict[str, 
     return grouped
 
 
-def paper_s(task: str, question: str) -> str:
-    """The paper's best language model on a task and question; empty where it has none."""
-    best = None if question.endswith(")") else best_language_model(task, question)
+def published_best(result: Comparison) -> str:
+    """Returns the paper's best language model on a task and question; empty where it has none."""
+    has_one = not result.is_in_numbers
+    best = best_language_model(result.task, result.question) if has_one else None
     return "" if best is None else f"{100 * best[1]:.1f} ({best[0]})"
 
 
@@ -105,7 +107,7 @@ def table(found: Sequence[Comparison]) -> str:
         cells = [task, question.replace("_", " "), f"{percent(some.null_accuracy)} ({some.null})"]
         cells += [_accuracy(each.get(name), False) for name in ("copy last", "physics")]
         cells += [_accuracy(each.get("reader")), *_lead(each.get("reader"))]
-        lines.append([*cells, paper_s(task, question)])
+        lines.append([*cells, published_best(some)])
     return markdown_table(names, lines)
 
 
@@ -138,11 +140,11 @@ def told_table(found: Sequence[Comparison]) -> list[str]:
         cells += [percent(each.accuracy, each.low, each.high) if each.parsed else "-"]
         cells += [f"{percent(each.null_accuracy)} ({each.null})"]
         cells += [percent(each.lead, each.lead_low, each.lead_high, "+") if each.parsed else "-"]
-        lines.append([*cells, paper_s(each.task, each.question)])
+        lines.append([*cells, published_best(each)])
     return ["", markdown_table(names, lines)]
 
 
-def elements_table(rows: Sequence[Row]) -> list[str]:
+def elements_table(rows: Sequence[QuestionResult]) -> list[str]:
     """The share of a state's elements that are told rightly, where they are asked about one by one.
 
     Hardly any answer to a long state is right as a whole.
@@ -191,7 +193,7 @@ def count_leads(
       answerer: its name.
       of_reader: counts its leads over the usual reader, not over the null.
     """
-    mine = [x for x in found if x.answerer == answerer and not x.question.endswith(")")]
+    mine = [x for x in found if x.answerer == answerer and not x.is_in_numbers]
     signs = [x.sign for x in mine if (x.null == "reader") == of_reader]
     return Count(signs.count(1), signs.count(-1), len(signs))
 
@@ -215,7 +217,7 @@ def draw(folder: Path) -> Report:
     for each in found:
         if each.question == "next_action" and (each.prompt or each.answerer == "reader"):
             name = f"{each.answerer}, {each.prompt}" if each.prompt else each.answerer
-            bars = shown.setdefault(each.task.partition("-")[0], {"null": each.null_accuracy})
+            bars = shown.setdefault(unversioned(each.task), {"null": each.null_accuracy})
             bars[name] = each.accuracy
             if best := best_language_model(each.task, each.question):
                 bars["paper's best model"] = best[1]
@@ -279,7 +281,7 @@ def _strangers(found: Sequence[Comparison]) -> list[str]:
     if not leads.pairs:
         return []
     against = count_leads(found, OTHER_KINDS, of_reader=True)
-    lost = [-x.lead for x in found if x.null == "reader" and not x.question.endswith(")")]
+    lost = [-x.lead for x in found if x.null == "reader" and not x.is_in_numbers]
     return [
         "",
         f"The {OTHER_KINDS} answers each question by weights that were trained without any agent "
@@ -292,7 +294,7 @@ def _strangers(found: Sequence[Comparison]) -> list[str]:
     ]
 
 
-def _learning(rows: Sequence[Row]) -> list[str]:
+def _learning(rows: Sequence[QuestionResult]) -> list[str]:
     """The reader's in-context learning: the same queries with more and more history."""
     mine = [row for row in rows if row.answerer == "reader" and row.form != "absolute"]
     sizes = sorted({row.history for row in mine})
@@ -310,8 +312,8 @@ def _learning(rows: Sequence[Row]) -> list[str]:
     return [markdown_table(["task", "question", *sizes, "potential", "horizon"], lines)]
 
 
-def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:
-    name = task.partition("-")[0]
+def _figures(figures: Path, task: str, rows: Sequence[QuestionResult]) -> None:
+    name = unversioned(task)
     known = {row.answerer for row in rows}
     models = [answerer for answerer in known if answerer not in (*TRIVIAL, "physics", *READERS)]
     drawn = [answerer for answerer in (*DRAWN, *sorted(models)) if answerer in known]
@@ -378,6 +380,6 @@ def tasks_figure(names: Sequence[str] = PICTURED) -> Any:
             task = env.sample_task(key, env.default_params)
             return env.render(env.initial(key, task), task)
 
-        pictures.append((name.partition("-")[0], np.asarray(jax.jit(frame)(jax.random.key(0)))))
+        pictures.append((unversioned(name), np.asarray(jax.jit(frame)(jax.random.key(0)))))
     rows = [("", pictures[n : n + 4]) for n in range(0, len(pictures), 4)]
     return picture_grid(rows)

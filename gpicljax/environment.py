@@ -69,11 +69,11 @@ _RETURNED = {
 }
 
 
-def _arguments(method: Any) -> list[str]:
+def _arguments(method: Callable[..., object]) -> list[str]:
     return [name for name in inspect.signature(method).parameters if name != "self"]
 
 
-def _like(field: str, value: Any, default: Any) -> jax.Array:
+def _like(field: str, value: ArrayTree, default: jax.Array) -> jax.Array:
     """`value` in the dtype of `default`. ValueError where that would change it."""
     default = strip_weak_types(default)
     kind = "integers" if jnp.issubdtype(default.dtype, jnp.integer) else "numbers"
@@ -158,7 +158,7 @@ def action_values(
     outcomes: TransitionModel,
     discount: float = 0.99,
     tolerance: float = 1e-6,
-    sweeps: Any = 1000,
+    sweeps: jax.Array | int = 1000,
     at_random: bool = False,
 ) -> jax.Array:
     """The value of every action in every situation of a known task, by value iteration.
@@ -364,7 +364,7 @@ class Environment(Generic[Params, Task, State]):
         del key, state, task
         return ()
 
-    def move(self, state: State, action: ArrayTree, noise: ArrayTree, task: Task) -> Transition:
+    def move(self, state: State, action: Any, noise: Any, task: Task) -> Transition:
         """One step of the dynamics with its noise given: deterministic.
 
         So an episode of an outside simulator, whose noise is known, can be replayed. What it is
@@ -533,7 +533,7 @@ class Environment(Generic[Params, Task, State]):
         task = self.sample_task(task_key, params)
         return task, self.initial(state_key, task)
 
-    def start(self, key: jax.Array, blueprint: ArrayTree, params: Params) -> tuple[Task, State]:
+    def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, State]:
         """A task and the state of its first episode, from a blueprint. Cheap."""
         del key, params
         return blueprint
@@ -562,7 +562,7 @@ def _classes(env_class: type) -> dict[Any, Any]:
     return classes
 
 
-def _check_class(env: Environment, argument: str, given: Any) -> None:
+def _check_class(env: Environment, argument: str, given: object) -> None:
     kind, source = _SOURCES[argument]
     wanted = _classes(type(env)).get(kind)
     if isinstance(wanted, type) and wanted is not Any and not isinstance(given, wanted):
@@ -575,7 +575,7 @@ def _at_the_door(method: Callable[..., Any]) -> Callable[..., Any]:
     _, *names = inspect.signature(method).parameters
 
     @functools.wraps(method)
-    def checked(self: Any, *values: Any, **named: Any) -> Any:
+    def checked(self: Environment, *values: Any, **named: Any) -> Any:
         given = dict(zip(names, values, strict=False)) | named
         if "key" in given:
             check_key("key", given["key"])
@@ -596,16 +596,16 @@ def _at_the_door_of_move(move: Callable[..., Transition]) -> Callable[..., Trans
 
     @functools.wraps(move)
     def checked(
-        self: Any, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: ArrayTree
+        self: Environment, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: ArrayTree
     ) -> Transition:
         _check_class(self, "state", state)
         _check_class(self, "task", task)
         space = self.action_space()
-        action = spaces.checked(space, action, "action")
-        made = move(self, state, spaces.nearest(space, action), noise, task)
+        member = spaces.checked(space, action, "action")
+        made = move(self, state, spaces.nearest(space, member), noise, task)
         if not (isinstance(space, spaces.Box) and jnp.issubdtype(space.jax_dtype, jnp.floating)):
             return made
-        return made._replace(reward=jnp.where(jnp.isnan(action).any(), jnp.nan, made.reward))
+        return made._replace(reward=jnp.where(jnp.isnan(member).any(), jnp.nan, made.reward))
 
     return checked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Annotated, Any
+from typing import Annotated, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +12,47 @@ import numpy as np
 
 from gpicljax import spaces
 from gpicljax.checks import Range
-from gpicljax.environment import Environment, Params, State, Task, TransitionModel
+from gpicljax.environment import Environment, TransitionModel
 from gpicljax.envs._checks import check_values
 from gpicljax.envs._grid import MOVES
 from gpicljax.envs._sprites import Sprite, overlay, tiled
-from gpicljax.typing import ArrayTree
 
 ACTIONS = ("left", "right", "up", "down", "stay")
 _MOVES = np.array([(MOVES | {"stay": (0, 0)})[name] for name in ACTIONS], np.int32)
+
+
+class _RoomParams(Protocol):
+    """Params of a square room."""
+
+    @property
+    def size(self) -> jax.Array: ...
+
+
+class _Room(Protocol):
+    """A task in a square room."""
+
+    @property
+    def size(self) -> jax.Array: ...
+    @property
+    def random_start(self) -> jax.Array: ...
+    @property
+    def directions(self) -> jax.Array: ...
+    @property
+    def horizon(self) -> jax.Array: ...
+
+
+class _Walk(Protocol):
+    """A state in a square room."""
+
+    @property
+    def position(self) -> jax.Array: ...
+    @property
+    def steps(self) -> jax.Array: ...
+
+
+Params = TypeVar("Params", bound=_RoomParams)
+Task = TypeVar("Task", bound=_Room)
+State = TypeVar("State", bound=_Walk)
 
 
 def draw_cell(key: jax.Array, size: jax.Array) -> jax.Array:
@@ -55,28 +88,28 @@ class DarkGrid(Environment[Params, Task, State]):
         """Those of the largest room."""
         return self.size * self.size
 
-    def validate(self, params: Any) -> None:
+    def validate(self, params: Params) -> None:
         """Raises ValueError for a bad horizon, or a size beyond the static one."""
         super().validate(params)
         size = np.asarray(params.size)
         fine = (size >= 2) & (size <= self.size)
         check_values("size", size, fine, f"2 .. {self.size}, the static size")
 
-    def first_cell(self, key: jax.Array, task: ArrayTree) -> jax.Array:
+    def first_cell(self, key: jax.Array, task: Task) -> jax.Array:
         """Where an episode starts, `int32[2]`: in the centre, or anywhere."""
         centre = jnp.full(2, task.size // 2, jnp.int32)
         return jnp.where(task.random_start, draw_cell(key, task.size), centre)
 
-    def next_cell(self, position: jax.Array, action: jax.Array, task: ArrayTree) -> jax.Array:
+    def next_cell(self, position: jax.Array, action: jax.Array, task: Task) -> jax.Array:
         """Where an action leads, `int32[2]`; the walls hold."""
         step = jnp.asarray(_MOVES)[task.directions[action]]
         return jnp.clip(position + step, 0, task.size - 1)
 
-    def cell_number(self, position: jax.Array, task: ArrayTree) -> jax.Array:
+    def cell_number(self, position: jax.Array, task: Task) -> jax.Array:
         """`row * size + column`, `int32[]`."""
         return position[0] * task.size + position[1]
 
-    def cell_of(self, number: jax.Array, task: ArrayTree) -> jax.Array:
+    def cell_of(self, number: jax.Array, task: Task) -> jax.Array:
         """The cell with a number, `int32[2]`; numbers beyond a small room are in its last row."""
         return jnp.stack([jnp.minimum(number // task.size, task.size - 1), number % task.size])
 
@@ -84,10 +117,10 @@ class DarkGrid(Environment[Params, Task, State]):
         """The four moves, and staying."""
         return spaces.Discrete(len(ACTIONS))
 
-    def transitions(self, states: ArrayTree, task: ArrayTree) -> TransitionModel:
+    def transitions(self, states: State, task: Task) -> TransitionModel:
         """The transition model, from the state of every situation (leaves `[S, ...]`)."""
 
-        def one(state: ArrayTree, action: jax.Array) -> TransitionModel:
+        def one(state: State, action: jax.Array) -> TransitionModel:
             moved = self.move(state, action, (), task)
             following = self.situation(moved.state, task)
             known = jnp.ones_like(moved.reward), following, moved.reward, moved.terminated
@@ -96,7 +129,7 @@ class DarkGrid(Environment[Params, Task, State]):
         actions = jnp.arange(len(ACTIONS), dtype=jnp.int32)
         return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(states, actions)
 
-    def in_words(self, state: Any, task: ArrayTree) -> str:
+    def in_words(self, state: State, task: Task) -> str:
         """Position, step and room, and what the actions mean if that is not as usual."""
         (row, column), size = state.position.tolist(), int(task.size)
         text = (
@@ -108,7 +141,7 @@ class DarkGrid(Environment[Params, Task, State]):
             return text
         return f"{text}, actions mean {', '.join(ACTIONS[d] for d in directions)}"
 
-    def picture(self, task: ArrayTree, position: jax.Array, *things: Any) -> jax.Array:
+    def picture(self, task: Task, position: jax.Array, *things: tuple[str, jax.Array]) -> jax.Array:
         """A picture, `uint8[48 * size, 48 * size, 3]`: the walker, over things at their cells.
 
         Args:

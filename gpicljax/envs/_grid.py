@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,27 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.environment import NO_LIMIT, Environment, Params, Task, TransitionModel
-from gpicljax.typing import ArrayTree
+from gpicljax.environment import NO_LIMIT, Environment, Params, TransitionModel
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # rows and columns
+
+
+class _Grid(Protocol):
+    """A task on a grid."""
+
+    @property
+    def rows(self) -> jax.Array: ...
+    @property
+    def columns(self) -> jax.Array: ...
+    @property
+    def directions(self) -> jax.Array: ...
+    @property
+    def success_rate(self) -> jax.Array: ...
+    @property
+    def horizon(self) -> jax.Array: ...
+
+
+Task = TypeVar("Task", bound=_Grid)
 
 
 @struct.dataclass
@@ -47,7 +64,7 @@ class GridWorld(Environment[Params, Task, State]):
 
     directions: ClassVar[tuple[str, ...]]
 
-    def draw_noise(self, key: jax.Array, state: State, task: ArrayTree) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Draws the slip of a step, `int32[]` in {0, 1, 2}.
 
         Direction numbers go round, and a step goes in direction `intended + slip - 1 (mod 4)`: 1
@@ -59,12 +76,12 @@ class GridWorld(Environment[Params, Task, State]):
         one = (draw >= failure).astype(jnp.int32)
         return one + (draw >= failure + task.success_rate).astype(jnp.int32)
 
-    def slip_probability(self, slip: jax.Array, task: ArrayTree) -> jax.Array:
+    def slip_probability(self, slip: jax.Array, task: Task) -> jax.Array:
         """The probability of a slip, float `[]`."""
         return jnp.where(slip == 1, task.success_rate, (1 - task.success_rate) / 2)
 
     def next_cell(
-        self, state: State, action: jax.Array, slip: jax.Array, task: ArrayTree
+        self, state: State, action: jax.Array, slip: jax.Array, task: Task
     ) -> tuple[jax.Array, jax.Array]:
         """Row and column, `int32[]` each, that an action leads to; the grid's edge holds."""
         direction = (task.directions[action] + slip - 1) % 4
@@ -78,7 +95,7 @@ class GridWorld(Environment[Params, Task, State]):
         column = jnp.clip(state.column + towards("right", "left"), 0, task.columns - 1)
         return row, column
 
-    def observe(self, state: State, task: ArrayTree) -> jax.Array:
+    def observe(self, state: State, task: Task) -> jax.Array:
         """The cell's number, `int32[]`."""
         return state.row * task.columns + state.column
 
@@ -86,7 +103,7 @@ class GridWorld(Environment[Params, Task, State]):
         """The four directions."""
         return spaces.Discrete(4)
 
-    def transition_model(self, task: ArrayTree) -> TransitionModel:
+    def transition_model(self, task: Task) -> TransitionModel:
         """Those of the three slips, `[cells, 4, 3]`."""
         count = self.observation_space().n  # type: ignore[attr-defined]
 
@@ -112,13 +129,13 @@ class GridWorld(Environment[Params, Task, State]):
         row, column = jnp.asarray(vector).astype(jnp.int32)
         return dataclasses.replace(state, row=row, column=column)
 
-    def letters(self, task: ArrayTree) -> list[str]:
+    def letters(self, task: Task) -> list[str]:
         """The grid at its full size, one string a row (on the host)."""
         raise NotImplementedError(
             f"{self.name} has no letters(task), which is to return the grid, one string a row"
         )
 
-    def describe(self, state: State, task: ArrayTree) -> str:
+    def describe(self, state: State, task: Task) -> str:
         """Position, step, the map with the position in brackets, and how slippery it is."""
         row, column = int(state.row), int(state.column)
         lines = [list(line[: int(task.columns)]) for line in self.letters(task)[: int(task.rows)]]

@@ -6,18 +6,17 @@ from typing import Any
 
 import jax
 
-from gpicljax.environment import Environment
-from gpicljax.typing import ArrayTree
+from gpicljax.environment import Environment, Params, State, Task
 from gpicljax.wrappers.wrapper import Wrapper
 
 
-class OwnTasks(Wrapper):
+class OwnTasks(Wrapper[Params, Task, State]):
     """A wrapper with `sample_task` and `initial` of its own: a trial's start is made of these."""
 
-    def sample_blueprint(self, key: jax.Array, params: ArrayTree) -> Any:
+    def sample_blueprint(self, key: jax.Array, params: Params) -> Any:
         """A task of this one's, with its first state."""
         return Environment.sample_blueprint(self, key, params)
 
-    def start(self, key: jax.Array, blueprint: ArrayTree, params: ArrayTree) -> tuple[Any, Any]:
+    def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, State]:
         """The blueprint."""
         return Environment.start(self, key, blueprint, params)

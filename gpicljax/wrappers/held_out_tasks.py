@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from gpicljax.checks import Count
-from gpicljax.environment import TransitionModel
+from gpicljax.environment import Params, State, Task, TransitionModel
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers._own_tasks import OwnTasks
 
@@ -20,7 +20,7 @@ _DRAWS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
-class HeldOutTasks(OwnTasks):
+class HeldOutTasks(OwnTasks[Params, Task, State]):
     """A part of the tasks: those to train on, or those that are held out.
 
     Tasks are drawn again until one is in the part, up to 10,000 times. Which are held out is
@@ -54,30 +54,30 @@ class HeldOutTasks(OwnTasks):
     held_out: bool = False
     parts: Count = 8
 
-    def sample_task(self, key: jax.Array, params: ArrayTree) -> Any:
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
         """As the other's, if it is in this part."""
         task, found = self._search(key, params)
         self._check(found)
         return task
 
-    def validate(self, params: ArrayTree) -> None:
+    def validate(self, params: Params) -> None:
         """As the other's; and some task must be in this part."""
         super().validate(params)
         if not any(isinstance(x, Tracer) for x in jax.tree.leaves(params)):
             self._check(_found(self, jax.random.key(0), params))
 
-    def _search(self, key: jax.Array, params: ArrayTree) -> tuple[Any, jax.Array]:
+    def _search(self, key: jax.Array, params: Params) -> tuple[Task, jax.Array]:
         """The first task in the part, or the last one drawn; `bool[]`, whether it is in it."""
 
-        def fits(task: ArrayTree) -> jax.Array:
+        def fits(task: Task) -> jax.Array:
             number = self.number(task)
             return (number % self.parts == 0) == self.held_out
 
-        def again(loop: tuple[jax.Array, Any, Any]) -> tuple[jax.Array, Any, Any]:
+        def again(loop: tuple[jax.Array, ArrayTree, jax.Array]) -> tuple[Any, Any, jax.Array]:
             key, draw_key = jax.random.split(loop[0])
             return key, self.env.sample_task(draw_key, params), loop[2] + 1
 
-        def sought(loop: tuple[jax.Array, Any, jax.Array]) -> jax.Array:
+        def sought(loop: tuple[jax.Array, Task, jax.Array]) -> jax.Array:
             return ~fits(loop[1]) & (loop[2] < _DRAWS)
 
         _, task, _ = jax.lax.while_loop(sought, again, again((key, None, jnp.zeros((), jnp.int32))))
@@ -98,7 +98,7 @@ class HeldOutTasks(OwnTasks):
         """As the other's."""
         return self.env.has_transition_model
 
-    def transition_model(self, task: ArrayTree) -> TransitionModel:
+    def transition_model(self, task: Task) -> TransitionModel:
         """As the other's."""
         return self.env.transition_model(task)
 

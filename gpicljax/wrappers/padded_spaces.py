@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from gpicljax import spaces
 from gpicljax.checks import Count, check
-from gpicljax.environment import Transition
+from gpicljax.environment import Params, State, Task, Transition
 from gpicljax.spaces import Space
-from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.wrapper import Wrapper
 
 
 @dataclasses.dataclass(frozen=True)
-class PaddedSpaces(Wrapper):
+class PaddedSpaces(Wrapper[Params, Task, State]):
     """The spaces of a larger environment, with a mask of the actions that exist.
 
     So one agent acts in several environments of different sizes. Observations are discrete, or a
@@ -54,7 +54,7 @@ class PaddedSpaces(Wrapper):
         space = self.env.observation_space()
         return space.spaces if isinstance(space, spaces.Dict) else {"state": space}
 
-    def observe(self, state: ArrayTree, task: ArrayTree) -> dict[str, Any]:
+    def observe(self, state: State, task: Task) -> dict[str, Any]:
         """The other's, and the mask."""
         seen = self.env.observe(self.inner(state), task)
         seen = seen if isinstance(seen, dict) else {"state": seen}
@@ -65,19 +65,17 @@ class PaddedSpaces(Wrapper):
             mask = mask & inner
         return seen | {"action_mask": mask}
 
-    def move(
-        self, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: ArrayTree
-    ) -> Transition:
+    def move(self, state: State, action: jax.Array, noise: Any, task: Task) -> Transition:
         """The other's step."""
         count = self.env.action_space().n  # type: ignore[attr-defined]
         return super().move(state, jnp.minimum(action, count - 1), noise, task)
 
-    def action_space(self, task: ArrayTree = None) -> Space:
+    def action_space(self, task: Task | None = None) -> Space:
         """The larger one."""
         del task
         return spaces.Discrete(self.actions)
 
-    def observation_space(self, task: ArrayTree = None) -> Space:
+    def observation_space(self, task: Task | None = None) -> Space:
         """The larger one."""
         del task
         wide = spaces.Discrete(self.observations)
@@ -87,6 +85,6 @@ class PaddedSpaces(Wrapper):
         }
         return spaces.Dict.of(entries | {"action_mask": spaces.Box(0, 1, (self.actions,), "bool")})
 
-    def observation_bounds(self, params: ArrayTree) -> None:
+    def observation_bounds(self, params: Params) -> None:
         """None: those of a dictionary are not told."""
         del params

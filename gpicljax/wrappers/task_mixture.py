@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +30,15 @@ class MixtureTask:
     tasks: tuple[Any, ...]
 
 
+_Params: TypeAlias = tuple[ArrayTree, ...]
+"""Those of each environment."""
+
+_States: TypeAlias = tuple[ArrayTree, ...]
+"""Those of each environment."""
+
+
 @dataclasses.dataclass(frozen=True)
-class TaskMixture(Environment):
+class TaskMixture(Environment[_Params, MixtureTask, _States]):
     """Tasks from one of several environments with the same spaces, each as likely as the others.
 
     A batch computes the step of every one of them for each instance: it is for a few small ones.
@@ -71,21 +79,21 @@ class TaskMixture(Environment):
         """Theirs."""
         return tuple(env.default_params for env in self.envs)
 
-    def validate(self, params: ArrayTree) -> None:
+    def validate(self, params: _Params) -> None:
         """Raises ValueError for params that one of them refuses."""
         fits = isinstance(params, tuple) and len(params) == len(self.envs)
         check(fits, "params", params, f"a tuple of {len(self.envs)}")
         for env, each in zip(self.envs, params, strict=True):
             env.validate(each)
 
-    def params_or_default(self, params: ArrayTree) -> Any:
+    def params_or_default(self, params: _Params | None) -> _Params:
         """Params for one batch."""
         if params is None:
             return tuple(env.params_or_default(None) for env in self.envs)
         self.validate(params)
         return params
 
-    def sample_task(self, key: jax.Array, params: ArrayTree) -> MixtureTask:
+    def sample_task(self, key: jax.Array, params: _Params) -> MixtureTask:
         """A task of each, and which counts."""
         which_key, key = jax.random.split(key)
         which = jax.random.randint(which_key, (), 0, len(self.envs), jnp.int32)
@@ -97,7 +105,7 @@ class TaskMixture(Environment):
         each = zip(self.envs, task.tasks, strict=True)
         return tuple(env.initial(key, one) for env, one in each)
 
-    def _one(self, task: MixtureTask, values: list[Any]) -> Any:
+    def _one(self, task: MixtureTask, values: Sequence[ArrayTree]) -> Any:
         """Selects, among values of the same shapes, that of the task's environment."""
         chosen = values[0]
         for number, value in enumerate(values[1:], 1):
@@ -105,14 +113,12 @@ class TaskMixture(Environment):
             chosen = jax.tree.map(lambda a, b, here=here: jnp.where(here, b, a), chosen, value)
         return chosen
 
-    def draw_noise(self, key: jax.Array, state: ArrayTree, task: ArrayTree) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: _States, task: MixtureTask) -> jax.Array:
         """The key."""
         del state, task
         return key
 
-    def move(
-        self, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: MixtureTask
-    ) -> Transition:
+    def move(self, state: _States, action: Any, noise: jax.Array, task: MixtureTask) -> Transition:
         """A step of each, of which one counts."""
         each = zip(self.envs, state, task.tasks, strict=True)
         moved = [env.transition(noise, inner, action, one) for env, inner, one in each]
@@ -121,30 +127,30 @@ class TaskMixture(Environment):
         reward, terminated, truncated = self._one(task, seen)
         return Transition(tuple(m.state for m in moved), reward, terminated, truncated, {})
 
-    def horizon(self, params: ArrayTree = None) -> Any:
+    def horizon(self, params: _Params | None = None) -> Any:
         """The longest of theirs."""
         each = zip(self.envs, self.params_or_default(params), strict=True)
         return np.max(np.stack([np.asarray(env.horizon(p)) for env, p in each]), axis=0)
 
-    def observe(self, state: ArrayTree, task: MixtureTask) -> Any:
+    def observe(self, state: _States, task: MixtureTask) -> Any:
         """What the task's environment shows."""
         each = zip(self.envs, state, task.tasks, strict=True)
         return self._one(task, [env.observe(inner, one) for env, inner, one in each])
 
-    def privileged(self, state: ArrayTree, task: MixtureTask) -> Any:
+    def privileged(self, state: _States, task: MixtureTask) -> Any:
         """What the task's environment tells; all must tell the same, as `Solved` ones do."""
         each = zip(self.envs, state, task.tasks, strict=True)
         return self._one(task, [env.privileged(inner, one) for env, inner, one in each])
 
-    def action_space(self, task: ArrayTree = None) -> Space:
+    def action_space(self, task: MixtureTask | None = None) -> Space:
         """That of all."""
         return self.envs[0].action_space()
 
-    def observation_space(self, task: ArrayTree = None) -> Space:
+    def observation_space(self, task: MixtureTask | None = None) -> Space:
         """That of all."""
         return self.envs[0].observation_space()
 
-    def describe(self, state: ArrayTree, task: MixtureTask) -> str:
+    def describe(self, state: _States, task: MixtureTask) -> str:
         """The situation in the task's environment."""
         number = int(task.which)
         return self.envs[number].describe(state[number], task.tasks[number])

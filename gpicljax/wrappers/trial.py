@@ -12,7 +12,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.checks import Count
-from gpicljax.environment import Transition
+from gpicljax.environment import Params, Task, Transition
 from gpicljax.spaces import Space
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.wrapper import Wrapper
@@ -44,7 +44,7 @@ class TrialState:
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial(Wrapper):
+class Trial(Wrapper[Params, Task, TrialState]):
     """A trial of exactly so many actions, as one episode: those inside follow each other at once.
 
     Batches reset with a step of its own, whose action is ignored: where every pull ends an episode
@@ -83,30 +83,28 @@ class Trial(Wrapper):
         """The other environment's state."""
         return state.inner
 
-    def _begun(self, key: jax.Array, inner: Any, task: ArrayTree) -> TrialState:
+    def _begun(self, key: jax.Array, inner: ArrayTree, task: Task) -> TrialState:
         seen = self.env.observe(inner, task)
         none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
         return TrialState(inner, none, none, seen, seen, no, no, key)
 
-    def start(self, key: jax.Array, blueprint: ArrayTree, params: ArrayTree) -> tuple[Any, Any]:
+    def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, TrialState]:
         """As the other's, with no action taken."""
         start_key, noise_key = jax.random.split(key)
         task, inner = self.env.start(start_key, blueprint, params)
         return task, self._begun(noise_key, inner, task)
 
-    def initial(self, key: jax.Array, task: ArrayTree) -> Any:
+    def initial(self, key: jax.Array, task: Task) -> TrialState:
         """The first episode's start."""
         start_key, noise_key = jax.random.split(key)
         return self._begun(noise_key, self.env.initial(start_key, task), task)
 
-    def draw_noise(self, key: jax.Array, state: TrialState, task: ArrayTree) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: TrialState, task: Task) -> jax.Array:
         """A key; the trial's own for this step of every episode, where noise is replayed."""
         del task
         return jax.random.fold_in(state.noise, state.steps) if self.replay_noise else key
 
-    def move(
-        self, state: TrialState, action: ArrayTree, noise: jax.Array, task: ArrayTree
-    ) -> Transition:
+    def move(self, state: TrialState, action: Any, noise: jax.Array, task: Task) -> Transition:
         """A step of the other environment, and the next episode's start where one ends."""
         step_key, start_key = jax.random.split(noise)
         if self.replay_noise:
@@ -129,12 +127,12 @@ class Trial(Wrapper):
         no = jnp.zeros((), bool)
         return Transition(after, moved.reward, no, after.actions >= self.actions, moved.info)
 
-    def horizon(self, params: ArrayTree = None) -> Any:
+    def horizon(self, params: Params | None = None) -> Any:
         """The trial's actions."""
         del params
         return np.asarray(self.actions, np.int32)
 
-    def observe(self, state: TrialState, task: ArrayTree) -> dict[str, Any]:
+    def observe(self, state: TrialState, task: Task) -> dict[str, Any]:
         """See the class."""
         now = self.env.observe(state.inner, task)
         seen = {
@@ -148,11 +146,11 @@ class Trial(Wrapper):
         masked = isinstance(now, dict) and "action_mask" in now
         return seen | {"action_mask": now["action_mask"]} if masked else seen
 
-    def observation_space(self, task: ArrayTree = None) -> Space:
+    def observation_space(self, task: Task | None = None) -> Space:
         """See the class."""
         return trial_space(self.env.observation_space(task))
 
-    def observation_bounds(self, params: ArrayTree) -> None:
+    def observation_bounds(self, params: Params) -> None:
         """None: those of a dictionary are not told."""
         del params
 

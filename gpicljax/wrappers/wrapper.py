@@ -21,13 +21,13 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.checks import Count
-from gpicljax.environment import NO_LIMIT, Environment, Transition
+from gpicljax.environment import NO_LIMIT, Environment, Params, State, Task, Transition
 from gpicljax.spaces import Space
 from gpicljax.typing import ArrayTree
 
 
 @dataclasses.dataclass(frozen=True)
-class Wrapper(Environment):
+class Wrapper(Environment[Params, Task, State]):
     """An environment that behaves as another one where a subclass does not say otherwise.
 
     Params and tasks are the other's; so are states, unless a subclass packs them with `outer` and
@@ -49,16 +49,16 @@ class Wrapper(Environment):
 
     env: Environment
 
-    def inner(self, state: ArrayTree) -> Any:
+    def inner(self, state: State) -> Any:
         """The other environment's state in one of this one's."""
         return state
 
-    def outer(self, inner: Any, task: ArrayTree) -> Any:
+    def outer(self, inner: Any, task: Task) -> State:
         """This one's state when an episode starts, from the other's."""
         del task
         return inner
 
-    def after(self, state: ArrayTree, moved: Transition, task: ArrayTree) -> Transition:
+    def after(self, state: State, moved: Transition, task: Task) -> Transition:
         """This one's step, from the state before it and the other's step."""
         del state, task
         return moved
@@ -74,32 +74,32 @@ class Wrapper(Environment):
         return self.env.num_agents
 
     @property
-    def default_params(self) -> Any:
+    def default_params(self) -> Params:
         """As the other's."""
         return self.env.default_params
 
-    def validate(self, params: ArrayTree) -> None:
+    def validate(self, params: Params) -> None:
         """As the other's."""
         self.env.validate(params)
 
-    def make_params(self, **overrides: Any) -> Any:
+    def make_params(self, **overrides: Any) -> Params:
         """As the other's."""
         return self.env.make_params(**overrides)
 
-    def sample_task(self, key: jax.Array, params: ArrayTree) -> Any:
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
         """As the other's."""
         return self.env.sample_task(key, params)
 
-    def sample_blueprint(self, key: jax.Array, params: ArrayTree) -> Any:
+    def sample_blueprint(self, key: jax.Array, params: Params) -> Any:
         """As the other's."""
         return self.env.sample_blueprint(key, params)
 
-    def start(self, key: jax.Array, blueprint: ArrayTree, params: ArrayTree) -> tuple[Any, Any]:
+    def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, State]:
         """As the other's, then `outer`."""
         task, state = self.env.start(key, blueprint, params)
         return task, self.outer(state, task)
 
-    def initial(self, key: jax.Array, task: ArrayTree) -> Any:
+    def initial(self, key: jax.Array, task: Task) -> State:
         """As the other's, then `outer`."""
         return self.outer(self.env.initial(key, task), task)
 
@@ -108,13 +108,11 @@ class Wrapper(Environment):
         """Whether the other one tells noise from dynamics; else it has `transition` alone."""
         return type(self.env).move is not Environment.move
 
-    def draw_noise(self, key: jax.Array, state: ArrayTree, task: ArrayTree) -> Any:
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> Any:
         """As the other's; the key, where it does not tell noise from dynamics."""
         return self.env.draw_noise(key, self.inner(state), task) if self._moves else key
 
-    def move(
-        self, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: ArrayTree
-    ) -> Transition:
+    def move(self, state: State, action: Any, noise: Any, task: Task) -> Transition:
         """As the other's, then `after`."""
         inner = self.inner(state)
         if self._moves:
@@ -123,35 +121,35 @@ class Wrapper(Environment):
             moved = self.env.transition(noise, inner, action, task)
         return self.after(state, moved, task)
 
-    def horizon(self, params: ArrayTree = None) -> Any:
+    def horizon(self, params: Params | None = None) -> Any:
         """As the other's."""
         return self.env.horizon(params)
 
-    def observe(self, state: ArrayTree, task: ArrayTree) -> Any:
+    def observe(self, state: State, task: Task) -> Any:
         """As the other's."""
         return self.env.observe(self.inner(state), task)
 
-    def situation(self, state: ArrayTree, task: ArrayTree) -> jax.Array:
+    def situation(self, state: State, task: Task) -> jax.Array:
         """As the other's."""
         return self.env.situation(self.inner(state), task)
 
-    def action_space(self, task: ArrayTree = None) -> Space:
+    def action_space(self, task: Task | None = None) -> Space:
         """As the other's."""
         return self.env.action_space(task)
 
-    def observation_space(self, task: ArrayTree = None) -> Space:
+    def observation_space(self, task: Task | None = None) -> Space:
         """As the other's."""
         return self.env.observation_space(task)
 
-    def observation_bounds(self, params: ArrayTree) -> tuple[Any, Any] | None:
+    def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
         """As the other's."""
         return self.env.observation_bounds(params)
 
-    def privileged(self, state: ArrayTree, task: ArrayTree) -> Any:
+    def privileged(self, state: State, task: Task) -> Any:
         """As the other's."""
         return self.env.privileged(self.inner(state), task)
 
-    def describe(self, state: ArrayTree, task: ArrayTree) -> str:
+    def describe(self, state: State, task: Task) -> str:
         """As the other's."""
         return self.env.describe(self.inner(state), task)
 
@@ -160,7 +158,7 @@ class Wrapper(Environment):
         """As the other's."""
         return self.env.can_render
 
-    def render(self, state: ArrayTree, task: ArrayTree) -> jax.Array:
+    def render(self, state: State, task: Task) -> jax.Array:
         """As the other's."""
         return self.env.render(self.inner(state), task)
 
@@ -176,7 +174,7 @@ class Wrapper(Environment):
 
 
 @dataclasses.dataclass(frozen=True)
-class ActionRepeat(Wrapper):
+class ActionRepeat(Wrapper[Params, Task, State]):
     """Every action is taken several times, or until the episode ends; rewards add up.
 
     `info` is that of the last step taken. The noise of a step is a key, from which that of each
@@ -194,14 +192,12 @@ class ActionRepeat(Wrapper):
 
     times: Count
 
-    def draw_noise(self, key: jax.Array, state: ArrayTree, task: ArrayTree) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """The key."""
         del state, task
         return key
 
-    def move(
-        self, state: ArrayTree, action: ArrayTree, noise: jax.Array, task: ArrayTree
-    ) -> Transition:
+    def move(self, state: State, action: Any, noise: jax.Array, task: Task) -> Transition:
         """Up to `times` steps of the other environment."""
         keys = jax.random.split(noise, self.times)
         first = self.env.transition(keys[0], state, action, task)
@@ -214,7 +210,7 @@ class ActionRepeat(Wrapper):
 
         return jax.lax.scan(again, first, keys[1:])[0]
 
-    def horizon(self, params: ArrayTree = None) -> Any:
+    def horizon(self, params: Params | None = None) -> Any:
         """The other's, in steps of this one."""
         steps = self.env.horizon(params)
         with jax.ensure_compile_time_eval():  # as concrete as it was
@@ -237,7 +233,7 @@ class EpisodeState:
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordEpisodeStatistics(Wrapper):
+class RecordEpisodeStatistics(Wrapper[Params, Task, EpisodeState]):
     """`info["episode"]` is a dictionary with the episode's `return` and `length` up to now.
 
     Example:
@@ -255,14 +251,14 @@ class RecordEpisodeStatistics(Wrapper):
         """The other environment's state."""
         return state.inner
 
-    def outer(self, inner: Any, task: ArrayTree) -> EpisodeState:
+    def outer(self, inner: ArrayTree, task: Task) -> EpisodeState:
         """Nothing summed up."""
         del task
         shape = () if self.num_agents is None else (self.num_agents,)
         none = jnp.zeros(shape, jnp.result_type(float))
         return EpisodeState(inner, none, jnp.zeros((), jnp.int32))
 
-    def after(self, state: EpisodeState, moved: Transition, task: ArrayTree) -> Transition:
+    def after(self, state: EpisodeState, moved: Transition, task: Task) -> Transition:
         """The other's step, summed up."""
         del task
         total, length = state.total + moved.reward, state.length + 1
@@ -284,7 +280,7 @@ class StackState:
 
 
 @dataclasses.dataclass(frozen=True)
-class FrameStackObservation(Wrapper):
+class FrameStackObservation(Wrapper[Params, Task, StackState]):
     """The last few observations at once, side by side along their last axis, the newest last.
 
     A picture `uint8[H, W, C]` becomes `[H, W, size * C]`; a number, a vector; a category, several
@@ -307,12 +303,12 @@ class FrameStackObservation(Wrapper):
         """The other environment's state."""
         return state.inner
 
-    def outer(self, inner: Any, task: ArrayTree) -> StackState:
+    def outer(self, inner: ArrayTree, task: Task) -> StackState:
         """The first observation in all places."""
         seen = self.env.observe(inner, task)
         return StackState(inner, jax.tree.map(lambda x: jnp.stack([x] * self.size), seen))
 
-    def after(self, state: StackState, moved: Transition, task: ArrayTree) -> Transition:
+    def after(self, state: StackState, moved: Transition, task: Task) -> Transition:
         """The other's step; the oldest observation goes."""
         seen = self.env.observe(moved.state, task)
         frames = jax.tree.map(
@@ -320,7 +316,7 @@ class FrameStackObservation(Wrapper):
         )
         return moved._replace(state=StackState(moved.state, frames))
 
-    def observe(self, state: StackState, task: ArrayTree) -> Any:
+    def observe(self, state: StackState, task: Task) -> Any:
         """The observations, side by side."""
         del task
 
@@ -335,14 +331,14 @@ class FrameStackObservation(Wrapper):
             seen["action_mask"] = state.frames["action_mask"][-1]
         return seen
 
-    def observation_space(self, task: ArrayTree = None) -> Space:
+    def observation_space(self, task: Task | None = None) -> Space:
         """The other's, `size` times along the last axis."""
         space, agents = self.env.observation_space(task), self.num_agents
         if agents is None:
             return self._stacked(space)
         return spaces.repeat(self._stacked(spaces.of_one_agent(space, agents)), agents)
 
-    def observation_bounds(self, params: ArrayTree) -> tuple[Any, Any] | None:
+    def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
         """The other's, `size` times."""
         bounds = self.env.observation_bounds(params)
         return None if bounds is None else ([*bounds[0]] * self.size, [*bounds[1]] * self.size)

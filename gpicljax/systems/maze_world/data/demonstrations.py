@@ -265,7 +265,7 @@ def sample_trajectories(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Blind(Wrapper):
+class _Blind(Wrapper[Params, Task, State]):
     """The same world without pictures, which only agents that read `privileged` can do without."""
 
     def observe(self, state: State, task: Task) -> tuple[()]:

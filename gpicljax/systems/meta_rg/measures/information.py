@@ -68,9 +68,11 @@ def joint(a: jax.Array, a_levels: int, b: jax.Array, b_levels: int, counts: jax.
 
 
 def entropy(counts: jax.Array) -> jax.Array:
-    """Nats of counts along the last axis; exactly 0 where one value is certain, NaN without any."""
+    """Returns nats of counts along the last axis; 0 where one value is certain, NaN without any."""
     shares = counts / counts.sum(-1, keepdims=True)
-    return -jax.scipy.special.xlogy(shares, shares).sum(-1)
+    nats = -jax.scipy.special.xlogy(shares, shares).sum(-1)
+    # On a GPU, x / x may be a little less than 1.
+    return jnp.where((counts > 0).sum(-1) == 1, 0, nats)
 
 
 def mutual_information(counts: jax.Array) -> jax.Array:

@@ -48,7 +48,7 @@ def test_nanoseconds_per_score(benchmark, one_core, batch, length, window, start
         return causal_attention(q, k, v, window=window, starts=begin).sum()
 
     keys = jax.random.split(jax.random.key(0), 3)
-    inputs = [jax.random.normal(key, (batch, length, HEADS, WIDTH)) for key in keys]
+    inputs = [jax.random.normal(key, (batch, HEADS, WIDTH, length)) for key in keys]
     began = time.process_time()
     program = jax.jit(jax.grad(loss, (0, 1, 2))).lower(*inputs).compile()
     benchmark.extra_info["compile seconds"] = round(time.process_time() - began, 2)

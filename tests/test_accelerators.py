@@ -125,7 +125,7 @@ def test_attention_of_accelerators_goes_through_all_keys_to_the_same_result(
     window, restarts, request
 ):
     # Longer than two of its tiles.
-    q, k, v = jax.random.normal(jax.random.key(0), (3, 2, 1200, 1, 8))
+    q, k, v = jax.random.normal(jax.random.key(0), (3, 2, 1, 8, 1200))
     starts = jax.random.bernoulli(jax.random.key(1), 0.002, (1200, 2)) if restarts else None
 
     def loss(q, k, v):

@@ -19,7 +19,7 @@ from gpicljax.agents.algorithm import (
     make,
     register_algorithm,
 )
-from gpicljax.agents.bandits import epsilon_greedy, thompson_bernoulli, thompson_gaussian, ucb1
+from gpicljax.agents.bandits import thompson_bernoulli, thompson_gaussian, ucb1
 from gpicljax.agents.catalogue import (
     ActorCriticSettings,
     DDPGConfig,
@@ -79,7 +79,6 @@ __all__ = [
     "VisualCausalModelSettings",
     "algorithm_from_agent",
     "causal_agent",
-    "epsilon_greedy",
     "get_algorithm",
     "imagined_agent",
     "make",

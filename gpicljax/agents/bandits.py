@@ -1,18 +1,17 @@
-"""Agents for bandits: UCB1, Thompson sampling, epsilon-greedy; LinUCB where there is a context.
+"""Agents for bandits: UCB1 and Thompson sampling; LinUCB where there is a context.
 
 What they know of the arms is how often each was pulled in this trial and what it paid, however many
 episodes the trial has. A payment arrives with the time step after the pull; the action at the last
 time step of an episode is ignored, and no pull. Arms that are illegal (`action_mask`) are left
 alone; of equally good ones a random one is pulled.
 
-None of them has parameters: `params` is ignored. What is set (`exploration`, `epsilon`, priors) may
+None of them has parameters: `params` is ignored. What is set (`exploration`, priors) may
 be traced where the agent is built within a jitted or vmapped function.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -169,34 +168,6 @@ def ucb1(space: spaces.Space, exploration: Number = 2.0) -> Agent:
         return jnp.where(pulls.counts == 0, jnp.inf, index)
 
     return arm_puller(space, index, "ucb1")
-
-
-def epsilon_greedy(
-    space: spaces.Space, epsilon: Number = 0.1, initial_value: Number = math.inf
-) -> Agent:
-    """The arm of highest mean payment so far, or with probability epsilon any legal arm.
-
-    Args:
-      space: of actions.
-      epsilon: 0 is greedy, 1 uniform.
-      initial_value: the value of an arm that was never pulled; by default those come first.
-
-    Returns:
-      The agent.
-
-    Source: Sutton & Barto (2018), section 2.2.
-
-    Example:
-      >>> from gpicljax import spaces
-      >>> agent = epsilon_greedy(spaces.Discrete(10), epsilon=0.05)
-    """
-
-    def value(key: jax.Array, pulls: Pulls) -> jax.Array:
-        explore = jax.random.uniform(key) < epsilon
-        values = jnp.where(pulls.counts == 0, initial_value, pulls.means)
-        return jnp.where(explore, 0, values)  # all arms alike
-
-    return arm_puller(space, value, "epsilon_greedy")
 
 
 def thompson_bernoulli(

@@ -1,4 +1,4 @@
-"""Language models as agents: prompts, a client, conversations on disk, trials, a small server.
+"""Language models as agents: prompts, a client, conversations on disk, trials.
 
 `in_context_rl.play_trials` lets a model play trials of reinforcement learning, measured as all
 other agents are. Asking, budgets, parsing and transcripts know nothing of that and serve whatever
@@ -13,7 +13,6 @@ from gpicljax.llm.asking import RetryPolicy
 from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import ChatModel, FakeModel, Message, ModelError, Reply, Usage
 from gpicljax.llm.prompts import PromptSettings
-from gpicljax.llm.serving import serve_chat_model
 
 if TYPE_CHECKING:
     from gpicljax.llm.client import OpenAICompatible
@@ -36,5 +35,4 @@ __all__ = [
     "Reply",
     "RetryPolicy",
     "Usage",
-    "serve_chat_model",
 ]

@@ -33,10 +33,11 @@ def causal_attention(
     Computed in float32 (float64 for float64 inputs) by the tiled and plain implementations.
 
     Args:
-      q: queries float `[B, T, H, d]`; the last one stands at the last key, so that with more keys
-        than queries (a cache before them) query i stands at key S - T + i.
-      k: keys float `[B, S, H, d]`, S >= T.
-      v: values float `[B, S, H, d]`.
+      q: queries float `[B, H, d, T]`, the layout in which a CPU is fastest; the last one stands at
+        the last key, so that with more keys than queries (a cache before them) query i stands at
+        key S - T + i.
+      k: keys float `[B, H, d, S]`, S >= T.
+      v: values float `[B, H, d, S]`.
       window: attend to keys of the last `window` steps only, the query's own among them; 1 is the
         query's own step.
       tokens_per_step: tokens of which a step consists.
@@ -48,7 +49,7 @@ def causal_attention(
         "tiled".
 
     Returns:
-      Float `[B, T, H, d]` of the queries' dtype.
+      Float `[B, H, d, T]` of the queries' dtype.
 
     Raises:
       ValueError: for shapes that do not fit, or an implementation that cannot do it.
@@ -58,38 +59,6 @@ def causal_attention(
       the partitioner the result is the same, but every device computes all of it.
 
     Source: section 3.3, appendix A.1 and figure 13 of the GPICL paper (windows).
-    """
-    q, k, v = (x.transpose(0, 2, 3, 1) for x in _checked(q, k, v))
-    out = attention_across(
-        q,
-        k,
-        v,
-        window=window,
-        tokens_per_step=tokens_per_step,
-        starts=starts,
-        first=first,
-        implementation=implementation,
-    )
-    return out.transpose(0, 3, 1, 2)
-
-
-def attention_across(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    *,
-    window: int | None = None,
-    tokens_per_step: int = 1,
-    starts: jax.Array | None = None,
-    first: jax.Array | None = None,
-    implementation: Implementation = "auto",
-) -> jax.Array:
-    """`causal_attention` of arrays `[B, H, d, T]`, the layout in which a CPU is fastest.
-
-    Example:
-      >>> q = jnp.zeros((2, 4, 8, 16))
-      >>> jax.eval_shape(attention_across, q, q, q).shape
-      (2, 4, 8, 16)
     """
     _check(q, k, v, window, tokens_per_step, starts, first, implementation)
     batch, _, _, length = q.shape
@@ -164,12 +133,6 @@ def earliest_keys(
     return jnp.maximum(here - back, 0)
 
 
-def _checked(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:
-    shapes = f"{q.shape}, {k.shape}, {v.shape}"
-    check(q.ndim == k.ndim == v.ndim == 4, "q, k, v", shapes, "[B, T, H, d] each")
-    return q, k, v
-
-
 def _check(
     q: jax.Array,
     k: jax.Array,
@@ -182,6 +145,8 @@ def _check(
 ) -> None:
     """Everything static; shapes are `[B, H, d, T]`."""
     check_choice("implementation", implementation, IMPLEMENTATIONS)
+    shapes = f"{q.shape}, {k.shape}, {v.shape}"
+    check(q.ndim == k.ndim == v.ndim == 4, "q, k, v", shapes, "[B, H, d, T] each")
     kinds = {x.dtype for x in (q, k, v)}
     same = len(kinds) == 1 and jnp.issubdtype(q.dtype, jnp.floating)
     check(same, "q, k, v", f"{q.dtype}, {k.dtype}, {v.dtype}", "one float type")

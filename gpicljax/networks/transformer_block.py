@@ -11,10 +11,9 @@ from flax import linen as nn
 from flax import struct
 
 from gpicljax.batching import unless_known
-from gpicljax.networks.attention import Implementation, attention_across
+from gpicljax.networks.attention import Implementation, causal_attention
 from gpicljax.networks.layers import LayerNorm, Linear, default_float, gelu, scaled_uniform
 from gpicljax.networks.tiled_attention import MASKED
-from gpicljax.typing import ArrayTree
 
 MOST_SLOTS = 256  # of the cache looked at in one go
 
@@ -113,7 +112,7 @@ class Block(nn.Module):
     ) -> tuple[jax.Array, KVCache | None]:
         """Queries, keys and values `[B, H, d, T]` -> `[B, H, d, T]`, and the cache with them."""
         if cache is None:
-            out = attention_across(
+            out = causal_attention(
                 q,
                 k,
                 v,
@@ -131,7 +130,7 @@ class Block(nn.Module):
         order = context.order[:, None, :, None]
         ordered = (jnp.take_along_axis(x, order, 2).swapaxes(2, 3) for x in old)
         keys, values = (jnp.concatenate(x, -1) for x in zip(ordered, (k, v), strict=True))
-        out = attention_across(
+        out = causal_attention(
             q,
             keys,
             values,
@@ -189,7 +188,7 @@ def _look_up(q: jax.Array, cache: KVCache, layer: jax.Array, context: Context) -
     count = min(MOST_SLOTS, cache.capacity)
     q = q.astype(default_float()) / size**0.5
 
-    def chunk(i: jax.Array, carry: ArrayTree) -> Any:
+    def chunk(i: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         most, total, value = carry
         # The last chunk may begin early; what came before is not counted twice.
         start = jnp.minimum(i * count, cache.capacity - count)

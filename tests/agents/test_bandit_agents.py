@@ -24,6 +24,16 @@ def pulls_of(counts, sums, deviations=0.0, batch=1):
     return bandits.Pulls(counts, spread(sums), spread(deviations), jnp.full(batch, -1, jnp.int32))
 
 
+def epsilon_greedy(space, epsilon=0.1):
+    """The arm of highest mean payment, or any with probability epsilon; untried arms first."""
+
+    def score(key, pulls):
+        values = jnp.where(pulls.counts == 0, jnp.inf, pulls.means)
+        return jnp.where(jax.random.uniform(key) < epsilon, 0, values)
+
+    return bandits.arm_puller(space, score, "epsilon_greedy")
+
+
 # Mean rewards -------------------------------------------------------------------------------------
 
 # Means of 200 pulls as the in-context RL evaluation plays them. Uniform play earns the mean of the
@@ -44,7 +54,7 @@ def test_mean_rewards_of_200_pulls(kind):
     space = env.action_space()
     agents = {
         "thompson": bandits.thompson_bernoulli(space),
-        "random": bandits.epsilon_greedy(space, 1.0),
+        "random": epsilon_greedy(space, 1.0),
     }
     for name, agent in agents.items():
         expected, trials = ANCHORS[kind, name]
@@ -92,7 +102,7 @@ def test_ucb1s_regret_is_logarithmic_and_epsilon_greedys_is_not():
 
         return np.asarray(play(jax.random.key(0)))
 
-    ucb, greedy = study(bandits.ucb1(TWO)), study(bandits.epsilon_greedy(TWO, 0.1))
+    ucb, greedy = study(bandits.ucb1(TWO)), study(epsilon_greedy(TWO, 0.1))
     # Exploration costs epsilon-greedy 0.1 * 0.6 / 2 a pull, for ever.
     late = slice(horizon // 2, None)
     assert greedy[late][-1] - greedy[late][0] == pytest.approx(0.03 * horizon / 2, rel=0.1)
@@ -212,7 +222,7 @@ def test_linucb_learns_what_a_rule_without_context_cannot():
         for name, agent in {
             "linucb": contextual_agent(alpha=0.5),
             "ucb1": bandits.ucb1(space),
-            "random": bandits.epsilon_greedy(space, 1.0),
+            "random": epsilon_greedy(space, 1.0),
             "oracle": optimal_agent(),
         }.items():
             *_, lost = contextual_study(
@@ -310,7 +320,7 @@ def test_unknown_noise_is_measured():
 
 
 def test_ignored_actions_are_not_counted_and_trials_forgotten():
-    agent = bandits.epsilon_greedy(TWO)
+    agent = epsilon_greedy(TWO)
     act = jax.jit(agent.act)
     yes, carry = jnp.ones(1, bool), agent.initial_carry(1)
     action, _, carry = act(keys_of(1), None, carry, timestep(1, trial_start=yes))
@@ -329,7 +339,7 @@ def test_ignored_actions_are_not_counted_and_trials_forgotten():
 
 
 @pytest.mark.parametrize(
-    "agent", [bandits.ucb1(TEN), bandits.epsilon_greedy(TEN, 0.3), bandits.thompson_bernoulli(TEN)]
+    "agent", [bandits.ucb1(TEN), epsilon_greedy(TEN, 0.3), bandits.thompson_bernoulli(TEN)]
 )
 def test_masks_are_honoured_and_ties_broken_at_random(agent):
     batch = 4_000
@@ -349,7 +359,7 @@ def test_what_is_set_may_be_traced():
     pulls = pulls_of([10, 10], [9, 1], batch=2_000)
 
     def share(epsilon):
-        agent = bandits.epsilon_greedy(TWO, epsilon)
+        agent = epsilon_greedy(TWO, epsilon)
         return (agent.act(keys_of(2_000), None, pulls, timestep(2_000))[0] == 1).mean()
 
     shares = jax.jit(jax.vmap(share))(jnp.array([0.0, 0.5, 1.0]))
@@ -358,7 +368,7 @@ def test_what_is_set_may_be_traced():
 
 def test_double_precision_is_one_float_type_throughout():
     with jax.enable_x64(True):
-        agents = [bandits.ucb1(TWO), bandits.epsilon_greedy(TWO), bandits.thompson_bernoulli(TWO)]
+        agents = [bandits.ucb1(TWO), epsilon_greedy(TWO), bandits.thompson_bernoulli(TWO)]
         agents += [bandits.thompson_gaussian(TWO, noise_shape=s) for s in (None, 2.0)]
         for agent in agents:
             carry = agent.initial_carry(3)
@@ -370,7 +380,7 @@ def test_double_precision_is_one_float_type_throughout():
 
 def test_what_does_not_fit_is_refused():
     box = spaces.Box(0, 1, (2,))
-    for make in (bandits.ucb1, bandits.epsilon_greedy, bandits.thompson_gaussian):
+    for make in (bandits.ucb1, epsilon_greedy, bandits.thompson_gaussian):
         with pytest.raises(ValueError, match=rf"space: got Box.*{make.__name__} chooses from arms"):
             make(box)
     bad = {"variance": 0.0, "noise": -1.0, "noise_shape": 1.0}

@@ -4,9 +4,9 @@ import json
 import socket
 
 import pytest
+from chat_server import answer_to, serve_chat_model
 
 from gpicljax.llm.chat import FakeModel, ModelError
-from gpicljax.llm.serving import answer_to, serve_chat_model
 
 httpx = pytest.importorskip("httpx")
 USER = {"role": "user", "content": "Which arm?"}

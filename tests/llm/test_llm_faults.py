@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import jax
 import numpy as np
 import pytest
+from chat_server import answer_to, serve_chat_model
 
 import gpicljax
 from gpicljax.llm.asking import RetryPolicy
 from gpicljax.llm.chat import FakeModel, Message, ModelError
-from gpicljax.llm.serving import answer_to, serve_chat_model
 from gpicljax.rollout import HostBatch
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial

@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from chat_server import serve_chat_model
 
 from gpicljax import spaces
 from gpicljax.llm import options as module
@@ -14,7 +15,6 @@ from gpicljax.llm.chat import FakeModel, ModelError, Usage
 from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.llm.parsing import chosen
 from gpicljax.llm.prompts import action_schema, schema_request
-from gpicljax.llm.serving import serve_chat_model
 
 pytest.importorskip("httpx")
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.networks.attention import causal_attention, earliest_keys, trial_positions
+from gpicljax.networks import attention
+from gpicljax.networks.attention import earliest_keys, trial_positions
 from gpicljax.networks.tiled_attention import _exp2
 
 # Against a plain softmax on unit-normal inputs, all in float32.
@@ -46,6 +47,12 @@ def plain(q, k, v, mask, weight=None):
     ds = p * (dp - (dp * p).sum(-1, keepdims=True)) / np.sqrt(q.shape[-1])
     dq, dk = np.einsum("bhqk,bkhd->bqhd", ds, k), np.einsum("bhqk,bqhd->bkhd", ds, q)
     return dq, dk, np.einsum("bhqk,bqhd->bkhd", p, weight)
+
+
+def causal_attention(q, k, v, **options):
+    """Attention of arrays `[B, T, H, d]`."""
+    q, k, v = (x.transpose(0, 2, 3, 1) for x in (q, k, v))
+    return attention.causal_attention(q, k, v, **options).transpose(0, 3, 1, 2)
 
 
 def attend(q, k, v, **options):
@@ -228,18 +235,20 @@ def test_sharded_over_the_batch():
 
 @pytest.mark.parametrize("window", [None, 256])
 def test_memory_grows_with_the_length_only(window):
-    length, heads, width = 4096, 4, 16
-    shape = jax.ShapeDtypeStruct((1, length, heads, width), jnp.float32)
+    def temporary_mib(length):
+        shape = jax.ShapeDtypeStruct((1, length, 4, 16), jnp.float32)
 
-    def loss(q, k, v):
-        return causal_attention(q, k, v, window=window).sum()
+        def loss(q, k, v):
+            return causal_attention(q, k, v, window=window).sum()
 
-    gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
-    program = gradient.lower(shape, shape, shape).compile()
-    # One head's scores alone would be 64 MiB; one array of queries is 1 MiB. An accelerator's tiles
-    # have four times the size of a CPU's.
-    most = 16 if jax.default_backend() == "cpu" else 24
-    assert program.memory_analysis().temp_size_in_bytes < most * 2**20
+        program = jax.jit(jax.grad(loss, (0, 1, 2))).lower(shape, shape, shape).compile()
+        return program.memory_analysis().temp_size_in_bytes / 2**20
+
+    # One head's scores alone would be 64 MiB; one array of queries is 1 MiB. Matrix products of a
+    # GPU take a constant 32 MiB beside them.
+    long = temporary_mib(4096)
+    assert long - temporary_mib(2048) < 12
+    assert jax.default_backend() != "cpu" or long < 16
 
 
 def test_a_window_costs_a_window():
@@ -277,13 +286,13 @@ def test_implementations_agree(implementation):
         ({"starts": jnp.zeros((3, 2), bool)}, "starts"),
         ({"starts": jnp.zeros((10, 2), bool), "first": jnp.zeros((2, 10), int)}, "starts"),
         ({"first": jnp.zeros((2, 9), jnp.int32)}, "first"),
-        ({"k": jnp.zeros((2, 9, 2, 4)), "v": jnp.zeros((2, 9, 2, 4))}, "k, v"),
-        ({"v": jnp.zeros((2, 10, 2, 8))}, "k, v"),
-        ({"v": jnp.zeros((2, 10, 2, 4), jnp.bfloat16)}, "one float type"),
-        ({"q": jnp.zeros((10, 2, 4))}, r"\[B, T, H, d\]"),
+        ({"k": jnp.zeros((2, 2, 4, 9)), "v": jnp.zeros((2, 2, 4, 9))}, "k, v"),
+        ({"v": jnp.zeros((2, 2, 8, 10))}, "k, v"),
+        ({"v": jnp.zeros((2, 2, 4, 10), jnp.bfloat16)}, "one float type"),
+        ({"q": jnp.zeros((2, 4, 10))}, r"\[B, H, d, T\]"),
     ],
 )
 def test_what_does_not_fit_is_named(options, match):
-    arrays = {name: jnp.zeros((2, 10, 2, 4)) for name in "qkv"}
+    arrays = {name: jnp.zeros((2, 2, 4, 10)) for name in "qkv"}
     with pytest.raises(ValueError, match=match):
-        causal_attention(**(arrays | options))
+        attention.causal_attention(**(arrays | options))

@@ -3,6 +3,6 @@
 import lazy_loader
 
 __getattr__, _, _ = lazy_loader.attach(
-    __name__, submodules=["env", "experts", "data", "measures", "studies"]
+    __name__, submodules=["env", "data", "measures", "studies"]
 )
 __all__: list[str] = []

@@ -6,7 +6,6 @@ import pytest
 from gpicljax.systems.gradual_learning.figures.learning import (
     efficiency_figure,
     prerequisites_figure,
-    skills_figure,
     transfer_figure,
 )
 from gpicljax.systems.gradual_learning.measures.criteria import (
@@ -28,14 +27,10 @@ def test_every_task_has_its_row(tmp_path):
     assert save_figure(figure, tmp_path / "a.png").stat().st_size > 1000
 
 
-def test_ratios_and_skills(tmp_path):
+def test_ratios_are_geometric_means():
     alone, after = completion_times([[9], [8]], [1, 1]), completion_times([[1, 3], [1, 4]], [2, 2])
     figure = transfer_figure({"spell": transfer(alone, after)}, title="Gradual learning")
     assert figure.axes[0].collections[0].get_offsets()[0][0] == pytest.approx(6**0.5)
-    figure = skills_figure([[1.0, 0.2], [0.4, 1.0]], ["copy", "spell"])
-    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), [[1.0, 0.2], [0.4, 1.0]])
-    with pytest.raises(ValueError, match="skill: got"):
-        skills_figure([[1.0]], ["copy", "spell"])
 
 
 def test_a_task_stands_below_what_it_builds_on():

@@ -1,15 +1,14 @@
 """Mental modelling from episodes to a table, figures and replies; and agents that are collected."""
 
-import importlib.util
 import json
 import re
 
 import numpy as np
 import pytest
+from chat_server import serve_chat_model
 
 from gpicljax.llm.chat import FakeModel
 from gpicljax.llm.options import LanguageModelOptions
-from gpicljax.llm.serving import serve_chat_model
 from gpicljax.systems.mental_modelling.data import episode_from_actions
 from gpicljax.systems.mental_modelling.data.stored import load_episodes
 from gpicljax.systems.mental_modelling.measures.questions import build_queries
@@ -206,17 +205,6 @@ def test_agents_of_all_skills_are_collected_once(tmp_path, capsys):
     with pytest.raises(SystemExit) as error:
         experiment.main([*collect, "--seed", "1"])
     assert error.value.code == 1 and "choose another --out" in capsys.readouterr().err
-
-
-FETCH = importlib.util.find_spec("gymnasium_robotics") is not None
-
-
-@pytest.mark.skipif(FETCH, reason="it is installed")
-def test_fetch_is_asked_for_by_its_extra(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        simulated = ["--tasks", "FetchPush-v4", "--simulator", "mujoco"]
-        experiment.main(["collect", *simulated, "--out", str(tmp_path)])
-    assert 'pip install "gpicljax[fetch]"' in capsys.readouterr().err
 
 
 @pytest.mark.slow

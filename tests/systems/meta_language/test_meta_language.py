@@ -7,9 +7,6 @@ import pytest
 from variants import daily
 
 import gpicljax
-from gpicljax.interface import TimeStep
-from gpicljax.rollout import rollout, start_rollout
-from gpicljax.systems.meta_language import experts
 from gpicljax.systems.meta_language.env.language import parameter_count
 from gpicljax.systems.meta_language.env.meta_language import State
 
@@ -424,53 +421,13 @@ def test_rewards_are_log_probabilities(key):
     assert abs(best + entropy) < 4 * 1.5 / np.sqrt(4_000)
 
 
-def test_unigrams_agree_with_sequences_and_beat_the_uniform_distribution(key):
-    env = language_env(max_order=3, vocab_size=12)
-    params = env.make_params(horizon=30)
-    vec = gpicljax.VectorEnv(env, 16, episodes_per_trial=2, resets="fresh", params=params)
-    agent = experts.unigram_agent(env)
-
-    @jax.jit
-    def run(key):
-        def keep(record):
-            step = record.timestep
-            return step.observation, step.reward, step.episode_start, step.trial_start
-
-        state = start_rollout(key, vec, agent)
-        return rollout(vec, agent, (), state, 140, keep)[1]
-
-    tokens, rewards, episodes, trials = (np.asarray(x) for x in run(key))
-    assert rewards[~episodes].mean() > -np.log(12) + 0.2
-    starts = np.flatnonzero(episodes[:, 0])
-    assert np.flatnonzero(trials[:, 0]).tolist() == starts[::2].tolist()
-    # Both episodes of the second trial: counts begin anew with a language and then go on.
-    first, second, end = starts[2:5]
-    text = np.concatenate([tokens[first:second, 0], tokens[second + 1 : end, 0]])
-    expected = experts.unigram_log_likelihood(text, 12)
-    paid = np.concatenate([rewards[first + 1 : second, 0], rewards[second + 1 : end, 0]])
-    np.testing.assert_allclose(paid, expected, rtol=1e-4)
-
-
-def test_the_oracle_predicts_the_truth_and_the_uniform_agent_nothing(key):
+def test_the_languages_own_distribution_has_no_regret(key):
     env = language_env(max_order=3, vocab_size=12)
     task = one_language(env, key)
     privileged = env.privileged(env.initial(key, task), task)
-    privileged = jax.tree.map(lambda x: x[None], privileged)
-    no, zero = jnp.zeros(1, bool), jnp.zeros(1)
-    timestep = TimeStep(zero, zero, no, no, no, no, {}, privileged)
-    agent = experts.oracle_agent()
-    action, _, _ = agent.act(key, (), agent.initial_carry(1), timestep)
-    moved = env.transition(key, env.initial(key, task), action[0], task)
+    moved = env.transition(key, env.initial(key, task), privileged["log_probs"], task)
     assert moved.info["regret"] == pytest.approx(0, abs=1e-5)
     assert moved.reward == pytest.approx(float(moved.info["attainable"]), abs=1e-5)
-    action, _, _ = experts.uniform_agent(env).act(key, (), (), timestep)
-    np.testing.assert_allclose(action, np.full((1, 12), -np.log(12)), rtol=1e-6)
-
-
-def test_unigram_log_likelihood_in_numbers():
-    tokens = np.array([0, 2, 2, 1])
-    expected = np.log([0.5 / 1.5, 1.5 / 2.5, 0.5 / 3.5])
-    np.testing.assert_allclose(experts.unigram_log_likelihood(tokens, 3), expected, rtol=1e-6)
 
 
 def test_describe(key):
@@ -550,9 +507,6 @@ def test_bad_requests_are_refused(key):
         env.log_likelihood(one, np.zeros(1, int))
     with pytest.raises(ValueError, match="order: got 0"):
         parameter_count(0)
-    for prior in (experts.unigram_agent, functools.partial(experts.unigram_log_likelihood, [0])):
-        with pytest.raises(ValueError, match="prior: got 0; accepted: a number above 0"):
-            prior(env, 0)
 
 
 def test_joint_normalisation_is_for_sequences_only(key):

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from chat_server import serve_chat_model
 
 from gpicljax.llm.chat import FakeModel
-from gpicljax.llm.serving import serve_chat_model
 from gpicljax.systems.meta_rg.studies.meta_rg_language_models import program as experiment
 
 SMALL = ["--values", "2", "--env", "MetaRG-v1", "--episodes", "2", "--seeds", "1"]

@@ -26,7 +26,7 @@ def efficiency_figure(
     reference_name: str = "oracle",
     title: str | None = None,
 ) -> "Figure":
-    """Figure A: how many steps each task of a sequence takes, from top to bottom.
+    """Draws Figure A: the steps of each task of a sequence, from top to bottom.
 
     A dot is a median over runs, hollow where fewer than half of the runs cleared the task (it is
     then a lower bound); nothing is drawn where no run came so far.
@@ -61,10 +61,12 @@ def efficiency_figure(
     style.style_axes(axes, grid="x")
     rows = np.arange(count)
     if reference is not None:
-        known = np.asarray(reference, float)
-        check_array(known.shape == (count,), "reference", known, f"float[{count}]")
+        reference_steps = np.asarray(reference, float)
+        check_array(
+            reference_steps.shape == (count,), "reference", reference_steps, f"float[{count}]"
+        )
         axes.plot(
-            known,
+            reference_steps,
             rows,
             color=style.MUTED,
             linewidth=1.0,
@@ -74,10 +76,10 @@ def efficiency_figure(
     for (name, agent), colour in zip(agents.items(), style.colours(len(agents)), strict=True):
         whole = agent.cleared >= 0.5
         axes.plot(agent.steps, rows, color=colour, linewidth=0.8, alpha=0.5)
-        for some, face in ((whole, colour), (~whole, "white")):
+        for is_shown, face in ((whole, colour), (~whole, "white")):
             axes.scatter(
-                agent.steps[some],
-                rows[some],
+                agent.steps[is_shown],
+                rows[is_shown],
                 s=18,
                 color=face,
                 edgecolor=colour,
@@ -100,7 +102,7 @@ def efficiency_figure(
 
 
 def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = None) -> "Figure":
-    """Figure B: how many times faster a task is cleared after its predecessors than without them.
+    """Draws Figure B: how many times faster a task is cleared after its predecessors.
 
     Args:
       transfers: what `transfer` says of each task, by name.
@@ -125,10 +127,10 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
     axes = figure.add_subplot()
     style.style_axes(axes, grid="x")
     colour = style.PALETTE[0]
-    for row, each in enumerate(transfers.values()):
-        axes.plot([each.low, each.high], [row, row], color=colour, linewidth=1.4)
-        face = colour if each.gradual else "white"
-        axes.scatter(each.mean, row, s=26, color=face, edgecolor=colour, zorder=4)
+    for row, gain in enumerate(transfers.values()):
+        axes.plot([gain.low, gain.high], [row, row], color=colour, linewidth=1.4)
+        face = colour if gain.gradual else "white"
+        axes.scatter(gain.mean, row, s=26, color=face, edgecolor=colour, zorder=4)
     axes.axvline(1.0, color=style.INK, linewidth=1.0, linestyle=(0, (4, 3)))
     axes.set_xscale("log", base=2)
     left, right = axes.get_xlim()
@@ -141,50 +143,10 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
     return figure
 
 
-def skills_figure(skill: ArrayLike, tasks: Sequence[str], *, title: str | None = None) -> "Figure":
-    """Figure C: skill in every task (columns) after every task of a sequence (rows).
-
-    Args:
-      skill: `float[n, n]` in [0, 1].
-      tasks: names of the n tasks.
-      title: title, or none.
-
-    Returns:
-      A matplotlib figure: shades of one colour; the diagonal, where a task has just been learnt, is
-      framed.
-
-    Raises:
-      ValueError: if the shape is another.
-    """
-    table, count = np.asarray(skill, float), len(tasks)
-    check_array(table.shape == (count, count), "skill", table, f"float[{count}, {count}]")
-    side = 1.6 + 0.26 * max(count, 4)
-    figure = style.new_figure(side + 0.9, side + (0.25 if title else 0))
-    axes = figure.add_subplot()
-    style.style_axes(axes, grid=None)
-    image = axes.imshow(table, cmap="Blues", vmin=0, vmax=1)
-    for i in range(count):
-        axes.add_patch(_frame(i))
-    axes.set_xticks(range(count), list(tasks), rotation=90, fontsize=style.SMALL)
-    axes.set_yticks(range(count), list(tasks), fontsize=style.SMALL)
-    axes.tick_params(length=0)
-    style.name_axes(axes, "instances solved", "after learning", title)
-    bar = figure.colorbar(image, ax=axes, shrink=0.6, format=style.tick(percent=True))
-    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.ax.tick_params(labelsize=style.SMALL, labelcolor=style.MUTED, length=0)
-    return figure
-
-
-def _frame(i: int):
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((i - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=style.INK, linewidth=0.8)
-
-
 def prerequisites_figure(
     requires: Mapping[str, Sequence[str]], *, title: str | None = None
 ) -> "Figure":
-    """What builds on what: every task below all that it builds on, with lines to these.
+    """Draws a graph of prerequisites: every task below all that it builds on.
 
     Args:
       requires: by task, what it builds on directly.
@@ -202,13 +164,13 @@ def prerequisites_figure(
     order = curriculum_orders(requires, 0)
     depth: dict[str, int] = {}
     for name in order:
-        depth[name] = 1 + max((depth[other] for other in requires[name]), default=-1)
+        depth[name] = 1 + max((depth[base] for base in requires[name]), default=-1)
     levels = [[n for n in order if depth[n] == i] for i in range(max(depth.values()) + 1)]
     # Near the middle of what a task builds on, so that few lines cross.
     across: dict[str, float] = {}
     for names in levels:
-        wanted = [np.mean([across[o] for o in requires[n]] or [i]) for i, n in enumerate(names)]
-        placed = style.spread(np.array(wanted, float), 1.0, 0.0, float(len(order)))
+        targets = [np.mean([across[o] for o in requires[n]] or [i]) for i, n in enumerate(names)]
+        placed = style.spread(np.array(targets, float), 1.0, 0.0, float(len(order)))
         across.update(zip(names, placed, strict=True))
     left, right = min(across.values()) - 0.6, max(across.values()) + 0.6
     height = 0.6 + 0.36 * len(levels) + (0.25 if title else 0)
@@ -216,14 +178,14 @@ def prerequisites_figure(
     axes = figure.add_subplot()
     axes.set_axis_off()
     for name, needed in requires.items():
-        for other in needed:
+        for lower in needed:
             # Lines that pass a level bend around what stands in it.
-            bend = 0.0 if depth[name] - depth[other] == 1 else 0.25
+            bend = 0.0 if depth[name] - depth[lower] == 1 else 0.25
             line = {"arrowstyle": "-", "color": style.RULE, "linewidth": 0.9}
             axes.annotate(
                 "",
                 xy=(across[name], depth[name]),
-                xytext=(across[other], depth[other]),
+                xytext=(across[lower], depth[lower]),
                 arrowprops={**line, "connectionstyle": f"arc3,rad={bend}"},
             )
     for name in order:
@@ -246,7 +208,7 @@ def prerequisites_figure(
 def accuracy_matrix_figure(
     matrices: Mapping[str, ArrayLike], *, title: str | None = None
 ) -> "Figure":
-    """Skill in every task after every task, one square for each way to learn.
+    """Draws the skill in every task after every task, one matrix for each way to learn.
 
     Args:
       matrices: by name, float `[n + 1, n]` in [0, 1]: row 0 before anything was learnt, row j + 1

@@ -1,8 +1,7 @@
 """A model behind a small server with OpenAI's chat interface, for other programs on this machine.
 
-It is what clients are tested against, and how a small model of our own is put where any harness can
-reach it. It is no server for strangers: it listens on this machine alone, and answers only requests
-for the names of this machine, so that no page in a browser can ask it.
+Clients are tested against it. It listens on this machine alone, and answers only requests for the
+names of this machine, so that no page in a browser can ask it.
 """
 
 from __future__ import annotations
@@ -228,7 +227,6 @@ def serve_chat_model(
       port: on this machine; any free one by default.
       hosts: names by which clients may reach the server, or web pages which may ask it, beside
         those of this machine (`localhost`, `127.0.0.1`, `::1`). Requests for others are refused.
-
       honours: entries of requests, such as `response_format`, that the model keeps to by itself.
 
     Yields:
@@ -236,12 +234,6 @@ def serve_chat_model(
 
     Raises:
       ValueError: for a port that is none.
-
-    Example:
-      >>> from gpicljax.llm.chat import FakeModel
-      >>> with serve_chat_model(FakeModel("[SELECT: 1]", name="tiny")) as endpoint:
-      ...     endpoint.startswith("http://127.0.0.1:")
-      True
     """
     check(0 <= port < 2**16, "port", port, "0 .. 65535")
     check(not isinstance(hosts, str), "hosts", hosts, "a sequence of names")

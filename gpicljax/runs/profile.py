@@ -26,7 +26,7 @@ from gpicljax.runs.run_directory import ICL
 from gpicljax.runs.stored_runs import UnknownRunError, find_run, find_runs
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.reading import read_json
-from gpicljax.viz.icl_panels import icl_panels
+from gpicljax.viz.icl_panels import first_of_each_system, icl_panels
 from gpicljax.viz.style import save_figure
 
 EXPLAINED = (
@@ -98,8 +98,10 @@ class Profile:
         write_atomically(self.out / "in_context_learning.md", text)
         told = to_json_text([record.to_json() for record in records]) + "\n"
         write_atomically(self.out / "in_context_learning.json", told)
-        figure = save_figure(icl_panels(records), self.out / "in_context_learning.png")
-        print(f"table, records and figure: {figure.parent}")
+        save_figure(icl_panels(records), self.out / "in_context_learning.png")
+        overview = icl_panels(first_of_each_system(records), columns=2)
+        save_figure(overview, self.out / "overview.png")
+        print(f"table, records and figures: {self.out}")
         return code
 
 

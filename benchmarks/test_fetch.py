@@ -46,7 +46,7 @@ def test_environment_steps(benchmark, one_core, task, num_envs):
 @pytest.mark.parametrize("task", TASKS)
 def test_the_simulator_alone(benchmark, one_core, task):
     pytest.importorskip("gymnasium_robotics", reason="needs gpicljax[fetch]")
-    from gpicljax.envs.fetch.simulator import simulator
+    from benchmarks.mujoco_fetch.simulator import simulator
 
     env = type(simulator(task)._env)()
     actions = np.random.default_rng(0).uniform(-1, 1, (LENGTH, 4)).astype(np.float32)

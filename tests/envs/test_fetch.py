@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import gpicljax
+from benchmarks.mujoco_fetch import reference
+from benchmarks.mujoco_fetch.reference import FetchSimulator
 from gpicljax.envs.fetch.env import Fetch, pick_and_place, push, slide
 from gpicljax.envs.fetch.experts import Script, script
-from gpicljax.envs.fetch.reference import FetchSimulator
 from gpicljax.interface import TimeStep
 from gpicljax.rollout import play, start_rollout
 
@@ -41,18 +42,16 @@ def test_what_is_known_without_the_simulator():
     importlib.util.find_spec("gymnasium_robotics") is not None, reason="it is installed"
 )
 def test_a_missing_simulator_is_named():
-    env = gpicljax.make("FetchPush-v4", simulator="mujoco")
+    env = FetchSimulator("push")
     with pytest.raises(ModuleNotFoundError, match=r'pip install "gpicljax\[fetch\]"'):
         env.reset(jax.random.key(0), env.sample_task(jax.random.key(0), env.default_params))
 
 
-def test_the_simulator_is_a_choice():
+def test_the_reward_is_a_choice():
     assert gpicljax.make("FetchPush-v4") == Fetch("push")
-    assert gpicljax.make("FetchSlide-v4", simulator="mujoco") == FetchSimulator("slide")
+    assert reference.slide() == FetchSimulator("slide")
     dense = gpicljax.make("FetchPush-v4", reward="dense")
     assert float(dense.goal_reward(jnp.zeros(3), jnp.array([0.0, 0.3, 0.4]))) == pytest.approx(-0.5)
-    with pytest.raises(ValueError, match="simulator: got 'bullet'; accepted: model, mujoco"):
-        gpicljax.make("FetchPush-v4", simulator="bullet")
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -81,7 +80,7 @@ def test_rules_start_anew_with_every_episode(task):
 @pytest.mark.parametrize("task", TASKS)
 def test_steps_are_gymnasium_robotics_own(task):
     """Whole episodes, bit for bit in double precision, and in a batch of others."""
-    from gpicljax.envs.fetch.simulator import simulator
+    from benchmarks.mujoco_fetch.simulator import simulator
 
     own, seeds = simulator(task), np.array([3, 4], np.uint32)
     actions = np.random.default_rng(0).uniform(-1, 1, (50, 2, 4)).astype(np.float32)

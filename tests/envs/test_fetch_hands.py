@@ -93,7 +93,7 @@ def play_in_model(task, blocks, act, steps):
 
 def play_in_mujoco(task, blocks, act, steps):
     """Returns the same in the simulator."""
-    from gpicljax.envs.fetch.simulator import simulator
+    from benchmarks.mujoco_fetch.simulator import simulator
 
     host = simulator(task)
     envs, records = [type(host._env)() for _ in blocks], []

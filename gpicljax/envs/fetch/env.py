@@ -1,7 +1,6 @@
 """FetchPush-v4, FetchSlide-v4 and FetchPickAndPlace-v4: an arm brings a block to a goal.
 
-The registered ones are models in JAX: `dynamics` has the physics, which follow MuJoCo's, without
-the arm. With `simulator="mujoco"` they are Gymnasium-Robotics' own: see `reference`.
+They are models in JAX: `dynamics` has the physics, which follow MuJoCo's, without the arm.
 
 Source: Plappert et al. (2018), "Multi-goal reinforcement learning"; Gymnasium-Robotics 1.4.2.
 """
@@ -17,7 +16,6 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check_choice
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count
 from gpicljax.envs.fetch import dynamics, view
@@ -289,30 +287,20 @@ class Fetch(FetchTask[State]):
         return view.render(self._scene, state.world, state.goal)
 
 
-def _made(task: Any, simulator: str, reward: Any) -> FetchTask[Any]:
-    check_choice("simulator", simulator, ("model", "mujoco"))
-    if simulator == "model":
-        return Fetch(task, reward)
-    from gpicljax.envs.fetch.reference import FetchSimulator
-
-    return FetchSimulator(task, reward)
-
-
-def push(simulator: str = "model", reward: str = "sparse") -> FetchTask[Any]:
+def push(reward: Literal["sparse", "dense"] = "sparse") -> Fetch:
     """The block is to be pushed along the table.
 
     Args:
-      simulator: `model`, or `mujoco` for Gymnasium-Robotics' own.
       reward: `sparse` or `dense`.
     """
-    return _made("push", simulator, reward)
+    return Fetch("push", reward)
 
 
-def slide(simulator: str = "model", reward: str = "sparse") -> FetchTask[Any]:
-    """The puck is to be hit, for the goal may be out of reach. For the arguments see `push`."""
-    return _made("slide", simulator, reward)
+def slide(reward: Literal["sparse", "dense"] = "sparse") -> Fetch:
+    """The puck is to be hit, for the goal may be out of reach. For the argument see `push`."""
+    return Fetch("slide", reward)
 
 
-def pick_and_place(simulator: str = "model", reward: str = "sparse") -> FetchTask[Any]:
+def pick_and_place(reward: Literal["sparse", "dense"] = "sparse") -> Fetch:
     """The block is to be lifted, for half of the goals are in the air. See `push`."""
-    return _made("pick_and_place", simulator, reward)
+    return Fetch("pick_and_place", reward)

@@ -37,9 +37,9 @@ from gpicljax.envs.fetch.scene import (
     Scene,
 )
 
-# By `python -m gpicljax.envs.fetch.fit`, along x, y and z, 1/s^2, 1/s and m/s^2. Along x it finds
-# 2330.2 and 97.9, for there the hand leans as it goes; before it leans, it is as stiff as along y,
-# and how far a puck is hit depends on that.
+# By `python -m benchmarks.mujoco_fetch.fit`, along x, y and z, 1/s^2, 1/s and m/s^2. Along x it
+# finds 2330.2 and 97.9, for there the hand leans as it goes; before it leans, it is as stiff as
+# along y, and how far a puck is hit depends on that.
 SPRING, DAMPER, SAG = (2490.0, 2489.4, 2388.1), (99.8, 100.3, 96.8), (-0.2, -0.1, -0.5)
 # By the same, in radians for each m/s along x and y.
 LEAN = (0.026, 0.007)

@@ -1,4 +1,4 @@
-"""Episodes of agents whose minds are to be read: `python experiments/mental_modelling.py collect`.
+"""Recording of the episodes of mental modelling: `python experiments/mental_modelling.py collect`.
 
 For every task, agents of several kinds are trained side by side, as `train_agent.py` trains them,
 and kept at three points of their training. Each is saved under `agents/`, so that `load_agent`
@@ -46,6 +46,7 @@ from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.mesh import devices_for
 from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.training import start_training
+from gpicljax.spaces import Space
 from gpicljax.storage import SavedError
 from gpicljax.storage.reading import read_json
 from gpicljax.studies.train_agent import program as train_agent
@@ -63,7 +64,6 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
     CollectConfig,
     Kind,
 )
-from gpicljax.typing import ArrayTree
 
 
 def _script(config: Script, env: Environment) -> Agent:
@@ -71,7 +71,7 @@ def _script(config: Script, env: Environment) -> Agent:
     return script(env, config)
 
 
-def _arm(observations: Any, actions: ArrayTree) -> str | None:
+def _arm(observations: Space, actions: Space) -> str | None:
     fits = Fetch().observation_space(), Fetch().action_space()
     return None if (observations, actions) == fits else "it is a rule for Fetch's tasks"
 
@@ -80,7 +80,7 @@ agents.register_algorithm(agents.algorithm_from_agent(FETCH_SCRIPT, _script, _ar
 
 
 def collect(argv: Sequence[str] | None = None) -> Path | None:
-    """Collects; returns the folder, None after a dry run."""
+    """Collects episodes; returns the folder, None after a dry run."""
     config = parse(COLLECT, argv, prog="gpicljax run mental_modelling collect")
     with failures_reported(ValueError, ModuleNotFoundError):
         outcome = run_config("mental_modelling_data", config, build, report)
@@ -88,7 +88,7 @@ def collect(argv: Sequence[str] | None = None) -> Path | None:
 
 
 def build(config: CollectConfig) -> Program:
-    """Agents are trained, or loaded, and their episodes written kind by kind."""
+    """Returns the program that trains or loads agents and writes their episodes kind by kind."""
     return Program(
         title=f"episodes of agents in {', '.join(config.tasks)}",
         host_measures=lambda run: collect_episodes(config, run.path),
@@ -102,17 +102,17 @@ def report(outcome: RunResult) -> Report:
 
 
 def collect_episodes(config: CollectConfig, folder: Path) -> dict[str, int]:
-    """Makes the episodes that are missing; returns how many there are of each kind of agents."""
+    """Makes the episodes that are missing; returns their number by kind of agents."""
     _check_card(config, folder)
     if config.agents:
-        return dict(_loaded(config, folder))
+        return dict(_record_loaded(config, folder))
     chosen = [
         (name, kind)
         for name in config.tasks
         for kind in TASKS[name].kinds
         if not config.kinds or kind in config.kinds
     ]
-    return {f"{name}/{kind}": _kind(config, folder, name, kind) for name, kind in chosen}
+    return {f"{name}/{kind}": _collect_kind(config, folder, name, kind) for name, kind in chosen}
 
 
 def _jit_within_memory(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,45 +120,50 @@ def _jit_within_memory(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_card(config: CollectConfig, folder: Path) -> None:
-    """Refuses a folder that an earlier version, whose card it has, collected otherwise."""
+    """Refuses a folder whose card, of an earlier version, has other settings."""
     about = {"seed": config.seed, "seeds": config.seeds, "share": config.share}
     about |= {"episodes": config.episodes, "max_steps": config.max_steps}
-    if config.simulator != "model":
-        about["simulator"] = config.simulator
     card = folder / "collection.json"
-    if card.exists() and (known := read_json(card)) != about:
-        raise SavedError(f"{card} says {known}, not {about}: choose another --out")
+    if card.exists() and (stored := read_json(card)) != about:
+        raise SavedError(f"{card} says {stored}, not {about}: choose another --out")
 
 
-def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
-    """The configuration of `train_agent.py` for a kind of agent."""
+def _training_config(config: CollectConfig, name: str, kind_name: str) -> Any:
+    """Returns the configuration of `train_agent.py` for a kind of agent."""
     kind = TASKS[name].kinds[kind_name]
     fields = dict(kind.fields)
-    tuned = SETTINGS.get((name, fields.pop("like", kind.algo)), {})
+    tuned_fields = SETTINGS.get((name, fields.pop("like", kind.algo)), {})
     base = train_agent.config_type(agents.get_algorithm(kind.algo))
-    options = {"env_options": config.options(name)} if config.options(name) else {}
-    chosen = {**tuned, **fields, **options, "observations": round(kind.observations * config.share)}
+    options = {"env_options": TASKS[name].options} if TASKS[name].options else {}
+    chosen = {
+        **tuned_fields,
+        **fields,
+        **options,
+        "observations": round(kind.observations * config.share),
+    }
     if kind.algo == "ddpg" and not isinstance(chosen.get("agent"), agents.DDPGConfig):
         sizes = {"period", "updates_per_collect", "batch_size", "min_replay", "warm_up"}
-        ours = {field: getattr(chosen["agent"], field) for field in sizes}
-        chosen["agent"] = agents.DDPGConfig(**ours)
+        shared_sizes = {field: getattr(chosen["agent"], field) for field in sizes}
+        chosen["agent"] = agents.DDPGConfig(**shared_sizes)
     chosen |= {"seed": config.seed, "seeds": config.seeds}
     return base(env=name, algo=kind.algo, **chosen)
 
 
-def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> int:
-    """Trains the agents of a kind and writes their episodes; returns how many there are."""
+def _collect_kind(config: CollectConfig, folder: Path, name: str, kind: str) -> int:
+    """Trains the agents of a kind and writes their episodes; returns their number."""
     target = folder / name / kind
     try:
-        there = load_episodes(target)
-        log_once(f"{name}, {kind}: {len(there.length)} episodes are there already")
-        return len(there.length)
+        stored = load_episodes(target)
+        log_once(f"{name}, {kind}: {len(stored.length)} episodes are there already")
+        return len(stored.length)
     except SavedError:
         pass
     parts, record = [], None
     about = TASKS[name].kinds[kind]
-    found = _trained(config, name, kind) if about.trains else _ruled(config, name, about)
-    for level, seed, save in found:
+    saved_agents = (
+        _trained_agents(config, name, kind) if about.trains else _rule_agents(config, name, about)
+    )
+    for level, seed, save in saved_agents:
         label = f"{kind} {level} {seed}"
         home = folder / "agents" / name / label.replace(" ", "_")
         save(home)
@@ -183,9 +188,9 @@ Saved = tuple[str, int, Callable[[Path], None]]
 """An agent's skill and seed, and what writes it to a folder."""
 
 
-def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
-    """The rule with so many gains, and more and less noise."""
-    options = dict(option.split("=") for option in config.options(name))
+def _rule_agents(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
+    """Returns the rule with so many gains, and more and less noise."""
+    options = dict(option.split("=") for option in TASKS[name].options)
     env, rule = gpicljax.make(name, **options), agents.get_algorithm(kind.algo)
     for level, noise in NOISE.items():
         for seed in range(config.seeds):
@@ -208,8 +213,8 @@ def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
             )
 
 
-def a_tenth(updates: int) -> int:
-    """The updates of a tenth of a training, rounded up: no agent gets less than its budget.
+def tenth_of_updates(updates: int) -> int:
+    """Returns the updates of a tenth of a training, rounded up: no agent gets less than its budget.
 
     Example:
       >>> a_tenth(15)
@@ -218,35 +223,37 @@ def a_tenth(updates: int) -> int:
     return -(-updates // 10)
 
 
-def _trained(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
-    """All agents of a kind, as their training comes to each level."""
-    settings, what = _config(config, name, kind), f"{name} {kind}"
+def _trained_agents(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
+    """Yields all agents of a kind, as their training comes to each level."""
+    settings, label = _training_config(config, name, kind), f"{name} {kind}"
     program = train_agent.build(settings)
     names = tuple(f"seed {n}" for n in range(config.seeds))
     lanes = Replicas(names, make_mesh(devices_for(config.seeds)))
     root = named_key(config.seed, "train")
     keys = jax.vmap(lambda n: jax.random.fold_in(root, n))(np.arange(config.seeds, dtype=np.uint32))
-    each = a_tenth(settings.updates(program.observations))
-    training = start_training(program, lanes, keys, _no_cells(program, config.seeds), each)
+    tenth_updates = tenth_of_updates(settings.updates(program.observations))
+    training = start_training(program, lanes, keys, _no_cells(program, config.seeds), tenth_updates)
     running, update = training.running, "one update of all seeds"
     advance, _ = compile_within_memory(training.advance, update, running, np.int32(1))
     for tenth in range(1, 11):
-        running, _ = advance(running, np.int32(each))
+        running, _ = advance(running, np.int32(tenth_updates))
         running, metrics = training.finish(running)
         for level in (level for level, when in LEVELS.items() if when == tenth):
-            found = lanes.fetch(metrics)
-            words = ", ".join(f"{n} {np.mean(found[n]):.4g}" for n in list(found)[:2])
+            seed_metrics = lanes.fetch(metrics)
+            words = ", ".join(f"{n} {np.mean(seed_metrics[n]):.4g}" for n in list(seed_metrics)[:2])
             log_once(
-                f"{what}: {level} after {each * tenth * program.observations:,} steps ({words})"
+                f"{label}: {level} after {tenth_updates * tenth * program.observations:,} steps ({words})"
             )
             params = lanes.fetch(running.params)
             for seed in range(config.seeds):
-                own = jax.tree.map(lambda x, seed=seed: x[seed], params)
+                seed_params = jax.tree.map(lambda x, seed=seed: x[seed], params)
                 assert program.save is not None
                 yield (
                     level,
                     seed,
-                    functools.partial(program.save, cell=(), params=own, provenance=provenance()),
+                    functools.partial(
+                        program.save, cell=(), params=seed_params, provenance=provenance()
+                    ),
                 )
 
 
@@ -255,8 +262,8 @@ def _no_cells(program: Program, seeds: int) -> Any:
     return jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], seeds, 0), cell)
 
 
-def _loaded(config: CollectConfig, folder: Path) -> Iterator[tuple[str, int]]:
-    """Writes the episodes of saved agents; where they are, and how many."""
+def _record_loaded(config: CollectConfig, folder: Path) -> Iterator[tuple[str, int]]:
+    """Writes the episodes of saved agents; yields their folders and numbers."""
     for path in config.agents:
         saved = load_agent(path, modules=config.modules)
         name = saved.info["env"]["id"].rpartition(":")[2]
@@ -311,17 +318,19 @@ def load(argv: Sequence[str] | None = None) -> Path:
     """Reads a user's files; returns the folder that was written."""
     config = read_arguments(LoadConfig, args=argv, prog="gpicljax run mental_modelling load")
     with failures_reported(ValueError):
-        accepted = "a folder that no study collects into, and so may delete"
-        check(not (config.out / "config.json").exists(), "out", str(config.out), accepted)
+        expected = "a folder that no study collects into, and so may delete"
+        check(not (config.out / "config.json").exists(), "out", str(config.out), expected)
         env = gpicljax.make(config.env)
-        seen: Any = env.observation_space()
+        observation_space: Any = env.observation_space()
         actions: Any = env.action_space()
         episodes = read_npz(
             config.files,
             environment=config.env,
             action_space=actions,
             agent=config.agent,
-            num_states=seen.n if isinstance(seen, gpicljax.spaces.Discrete) else None,
+            num_states=observation_space.n
+            if isinstance(observation_space, gpicljax.spaces.Discrete)
+            else None,
         )
         target = config.out / config.env / config.agent.replace(" ", "_")
         _write(target, [episodes])

@@ -1,11 +1,11 @@
-"""What `mental_modelling.py` collects: tasks, kinds of agents, and how long each is trained."""
+"""The configuration of `mental_modelling.py`: tasks, kinds of agents, and their training."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from gpicljax import agents
 from gpicljax.agents import dqn
@@ -152,7 +152,6 @@ class CollectConfig(DataConfig):
 
     Attributes:
       tasks: Ids of environments; by default all but Fetch's, whose agents take an hour.
-      simulator: Of Fetch's tasks: the model in JAX, or `mujoco`, which needs `gpicljax[fetch]`.
       kinds: Kinds of agents, of those that a task has; all by default.
       agents: Folders of saved agents, whose episodes are written instead.
       modules: Modules to import, which register the environments or algorithms of those agents.
@@ -168,7 +167,6 @@ class CollectConfig(DataConfig):
 
     seeds: Count = 3
     tasks: tuple[str, ...] = tuple(name for name in TASKS if name not in FETCH)
-    simulator: Literal["model", "mujoco"] = "model"
     kinds: tuple[str, ...] = ()
     agents: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
@@ -183,11 +181,6 @@ class CollectConfig(DataConfig):
         check_config(known, "tasks", self.tasks, ", ".join(TASKS))
         kinds = {kind for name in self.tasks for kind in TASKS[name].kinds}
         check_config(set(self.kinds) <= kinds, "kinds", self.kinds, ", ".join(sorted(kinds)))
-
-    def options(self, name: str) -> tuple[str, ...]:
-        """Static options of a task's environment."""
-        simulated = name in FETCH and self.simulator != "model"
-        return (f"simulator={self.simulator}",) if simulated else TASKS[name].options
 
 
 COLLECT = {

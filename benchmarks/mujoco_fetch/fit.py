@@ -1,4 +1,4 @@
-"""Fits the hand's response to MuJoCo: `python -m gpicljax.envs.fetch.fit`.
+"""Fits the hand's response to MuJoCo: `python -m benchmarks.mujoco_fetch.fit`.
 
 It plays episodes of the three tasks in Gymnasium-Robotics' simulator, half of them at random and
 half by the rules, and looks at every substep of 2 ms in which the robot touches nothing and its
@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.mujoco_fetch.simulator import simulator
 from gpicljax.envs.fetch import hand as hands
 from gpicljax.envs.fetch.env import Fetch
 from gpicljax.envs.fetch.experts import script
 from gpicljax.envs.fetch.scene import SCENES, STEP, SUBSTEPS
-from gpicljax.envs.fetch.simulator import simulator
 from gpicljax.interface import TimeStep
 
 _LEANING = 0.14  # radians

@@ -8,15 +8,15 @@ takes the host's time, about a millisecond, on one core, wherever the rest runs.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from benchmarks.mujoco_fetch import simulator as host
 from gpicljax.environment import Transition
-from gpicljax.envs.fetch import simulator as host
 from gpicljax.envs.fetch.env import ELEMENTS, GOAL, REACH, FetchTask, Task
 
 
@@ -114,3 +114,18 @@ class FetchSimulator(FetchTask[State]):
             jax.ShapeDtypeStruct((), dtype),
         )
         return jax.pure_callback(answer, kinds, *given, vmap_method="broadcast_all")
+
+
+def push(reward: Literal["sparse", "dense"] = "sparse") -> FetchSimulator:
+    """Push on MuJoCo."""
+    return FetchSimulator("push", reward)
+
+
+def slide(reward: Literal["sparse", "dense"] = "sparse") -> FetchSimulator:
+    """Slide on MuJoCo."""
+    return FetchSimulator("slide", reward)
+
+
+def pick_and_place(reward: Literal["sparse", "dense"] = "sparse") -> FetchSimulator:
+    """PickAndPlace on MuJoCo."""
+    return FetchSimulator("pick_and_place", reward)

@@ -60,10 +60,7 @@ def simulator(task: str) -> Simulator:
 
 
 class Simulator:
-    """A task's simulator; calls from several threads wait for one another.
-
-    Example: see `simulator`.
-    """
+    """A task's simulator; calls from several threads wait for one another."""
 
     def __init__(self, task: str) -> None:
         """Loads the model; see `simulator`."""

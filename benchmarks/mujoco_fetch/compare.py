@@ -1,4 +1,4 @@
-"""Compares the model of Fetch with MuJoCo: `python -m gpicljax.studies.fetch`.
+"""Compares the model of Fetch with MuJoCo: `python -m benchmarks.mujoco_fetch.compare`.
 
 Per task it plays the simulator at random and puts the same actions into the model, from the same
 starts; it plays the rules in either, from starts of their own; and it plays saved agents in either.
@@ -17,12 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
+from benchmarks.mujoco_fetch import registered  # noqa: F401 (agents may come from these)
+from benchmarks.mujoco_fetch.reference import FetchSimulator
 from gpicljax.agents.acting import random_agent
 from gpicljax.checks import Count, refusal
 from gpicljax.envs.fetch import dynamics
 from gpicljax.envs.fetch.env import Fetch, FetchTask
 from gpicljax.envs.fetch.experts import script
-from gpicljax.envs.fetch.reference import FetchSimulator
 from gpicljax.envs.fetch.scene import SCENES, first_world
 from gpicljax.interface import Agent
 from gpicljax.rollout import play, start_rollout

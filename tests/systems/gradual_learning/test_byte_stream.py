@@ -78,7 +78,7 @@ def streams():
     """What happened in streams of the reference's rules, `[T, N]`: all that one program plays."""
     env = gpicljax.make("ByteStream-v0", rules="reference", max_tasks=1)
     played = [("oracle", name) for name in ASKED for _ in range(STREAMS)] + NULLS + LEARNERS
-    agents = [experts.oracle(), answering.echo(), answering.silent(), random_agent(env)]
+    agents = [experts.oracle(), answering.echo(), answering.silent_agent(), random_agent(env)]
     agents.append(experts.suffix_predictor(size=512))
     agent = by_block(agents, [sum(one == name for one, _ in played) for name in PLAYERS])
     # An oracle's stream is a mixture, so that it never ends.
@@ -421,7 +421,7 @@ def test_mini_questions_are_those_of_the_reference(played):
     assert 3 < sum(covered) < len(covered)
     # All ten instances with a description in common have it as the first one does.
     seed, shown = Seed(jnp.uint32(1), jnp.uint32(2)), jnp.arange(995, 1_020)
-    drawn = jax.vmap(lambda n: mini.describe(seed, jnp.int32(0), n, False).sizes[0])
+    drawn = jax.vmap(lambda n: mini.draw_description(seed, jnp.int32(0), n, False).sizes[0])
     assert jax.jit(drawn)(shown).tolist() == [1] * 15 + [2] * 10
 
 
@@ -646,7 +646,7 @@ def test_curricula(tmp_path):
     with pytest.raises(ValueError, match=r"4 task sets.*max_tasks"):
         env.make_params(curriculum=Curriculum(NAMES[:4]))
     stream = env.sample_task(jax.random.key(0), env.make_params(curriculum=mine))
-    drawn = np.asarray(jax.vmap(env._place, (None, None, 0))(stream, 0, jnp.arange(400)))
+    drawn = np.asarray(jax.vmap(env._place_of, (None, None, 0))(stream, 0, jnp.arange(400)))
     groups = drawn.reshape(100, 4)
     assert (groups == groups[:, :1]).all() and abs(groups.mean() - 0.75) < 0.15
 

@@ -10,7 +10,7 @@ import pytest
 from gpicljax.systems.gradual_learning.env import sentences
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, _pool
 from gpicljax.systems.gradual_learning.env.hashing import Seed
-from gpicljax.systems.gradual_learning.env.pool import laid, rendered
+from gpicljax.systems.gradual_learning.env.pool import lay_out, render
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
 from gpicljax.systems.gradual_learning.env.templates import PAIRS, TRIPLES
 
@@ -25,7 +25,7 @@ def asked(composition):
     def one(task, instance, question):
         seed = Seed(jnp.uint32(5), instance.astype(jnp.uint32))
         given = sentences.ask(seed, task, question, True, composition)
-        return rendered(_pool(), *laid(given.text), SIZE)
+        return render(_pool(), *lay_out(given.text), SIZE)
 
     every = jnp.meshgrid(jnp.arange(INSTANCES), jnp.arange(QUESTIONS), indexing="ij")
     tasks = jnp.asarray([ALL_NAMES.index(name) for name in SETS])

@@ -7,7 +7,12 @@ import pytest
 from conversing import replies_of
 
 from gpicljax.interface import TimeStep
-from gpicljax.systems.gradual_learning.experts.copying import LONGEST, WAYS, _answers, copier
+from gpicljax.systems.gradual_learning.experts.copying import (
+    LONGEST,
+    WAYS,
+    _candidate_answers,
+    copier,
+)
 
 KEYS = jax.random.split(jax.random.key(0), 2)
 
@@ -29,7 +34,7 @@ def of(text):
     ],
 )
 def test_ways_to_answer(question, answers):
-    found = jax.jit(_answers)(of(question), of("t"))
+    found = jax.jit(_candidate_answers)(of(question), of("t"))
     assert ["".join(chr(x) for x in row if x) for row in np.asarray(found)] == [*answers]
     assert len(answers) == len(WAYS)
 

@@ -23,12 +23,12 @@ def test_a_budget_censors_and_ends_the_run():
     free = completion_times(steps, [3, 2])
     np.testing.assert_array_equal(free.steps, steps)
     np.testing.assert_array_equal(free.cleared, [[1, 1, 1], [1, 1, 0]])
-    np.testing.assert_array_equal(free.begun, True)
+    np.testing.assert_array_equal(free.is_begun, True)
 
     by_task = completion_times(steps, [3, 2], budget=[100, 20, 100])
     np.testing.assert_array_equal(by_task.steps, [[10, 20, 0], [10, 20, 30]])
     np.testing.assert_array_equal(by_task.cleared, [[1, 0, 0], [1, 1, 0]])
-    np.testing.assert_array_equal(by_task.begun, [[1, 1, 0], [1, 1, 1]])
+    np.testing.assert_array_equal(by_task.is_begun, [[1, 1, 0], [1, 1, 1]])
 
     in_all = completion_times(steps, [3, 2], total=60)
     np.testing.assert_array_equal(in_all.steps, [[10, 50, 0], [10, 20, 30]])
@@ -37,7 +37,7 @@ def test_a_budget_censors_and_ends_the_run():
 
 def test_what_was_never_reached_has_no_steps():
     runs = completion_times([[10, 50, 0], [10, 0, 0]], [1, 0])
-    np.testing.assert_array_equal(runs.begun, [[1, 1, 0], [1, 0, 0]])
+    np.testing.assert_array_equal(runs.is_begun, [[1, 1, 0], [1, 0, 0]])
     summed = efficiency(runs, reference=[5, 10, 10])
     np.testing.assert_array_equal(summed.steps, [10, 50, np.nan])
     np.testing.assert_array_equal(summed.cleared, [0.5, 0, 0])
@@ -140,22 +140,22 @@ def test_retention_against_scipy():
 def test_retention_is_shown_refuted_or_undecided():
     first = completion_times([[100], [104], [96], [100]], [1] * 4)
     same = retention(first, completion_times([[102], [99], [100], [98]], [1] * 4))
-    assert same.kept and not same.forgets
+    assert same.is_retained and not same.is_forgotten
     twice = retention(first, completion_times([[204], [200], [199], [201]], [1] * 4))
-    assert twice.forgets and not twice.kept
+    assert twice.is_forgotten and not twice.is_retained
     # Within the margin on average, but by chance; and the same with a stricter margin.
     noisy = retention(first, completion_times([[50], [200], [60], [170]], [1] * 4))
-    assert not noisy.kept and not noisy.forgets
-    assert not retention(first, completion_times([[110]] * 4, [1] * 4), margin=1.05).kept
+    assert not noisy.is_retained and not noisy.is_forgotten
+    assert not retention(first, completion_times([[110]] * 4, [1] * 4), margin=1.05).is_retained
     # What is not cleared again took at least the margin longer, however early the run ended.
     lost = retention(first, completion_times([[5]] * 4, [0] * 4))
-    assert (lost.lost, lost.kept) == (4, False)
+    assert (lost.lost, lost.is_retained) == (4, False)
     np.testing.assert_allclose(lost.ratio, 1 / 1.25)
     never = retention(
         completion_times([[9]] * 2, [0] * 2),
         first._replace(steps=first.steps[:2], cleared=first.cleared[:2]),
     )
-    assert never.pairs == 0 and not never.kept and not never.forgets
+    assert never.pairs == 0 and not never.is_retained and not never.is_forgotten
 
 
 def test_an_agent_that_forgets_nothing_is_told_from_one_that_does():
@@ -170,7 +170,7 @@ def test_an_agent_that_forgets_nothing_is_told_from_one_that_does():
             [retention(*(completion_times(x, done) for x in target)) for target in experiment]
             for experiment in steps
         ]
-        return np.mean([all(each.kept for each in held) for held in by_target])
+        return np.mean([all(each.is_retained for each in held) for held in by_target])
 
     assert verdicts(1) > 0.8
     assert verdicts(1.25) < 0.01
@@ -234,7 +234,7 @@ ONE = completion_times([[1]], [1])
         (lambda: hint_gain(ONE, ONE), "at least two runs"),
         (lambda: hint_gain(ONE, ONE, reference=(1, 0)), r"reference: got \(1, 0\)"),
         (lambda: forgetting([[1.0]]), "skill: got"),
-        (lambda: retention(ONE, completion_times([[1, 2]], [2])), "again: got"),
+        (lambda: retention(ONE, completion_times([[1, 2]], [2])), "second: got"),
         (lambda: retention(completion_times([[1, 2]], [2]), ONE), "first: got"),
         (lambda: retention(ONE, ONE, margin=0.9), "margin: got 0.9"),
     ],

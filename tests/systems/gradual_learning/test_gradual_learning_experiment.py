@@ -22,24 +22,24 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning import (
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning import program as gradual_learning
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
-    ALL,
+    ALL_KINDS,
     NULL,
     PRESETS,
     Config,
     studies_of,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import (
-    STRANGE,
+    NEVER_TAUGHT,
     elsewhere_section,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.report import (
-    alone,
-    gains,
-    hinted,
+    efficiency_alone,
+    hint_transfer,
     hints_text,
-    in_order,
-    index,
-    kept,
+    retentions_of_targets,
+    stream_indices,
+    times_in_order,
+    transfers_of_predecessors,
 )
 
 TASKS = ("micro1", "micro2", "micro4")
@@ -48,12 +48,15 @@ ENV = ByteStream(max_tasks=4, families=("mapping",))
 
 
 def test_studies_are_of_the_same_runs():
-    studies = studies_of(CONFIG, *ALL)
+    studies = studies_of(CONFIG, *ALL_KINDS)
     assert len(studies) == 3 * (1 + 3 + 1 + 1)
-    for run, place in enumerate(index(studies, "order")):
+    for run, place in enumerate(stream_indices(studies, "order")):
         assert studies[place].run == run
         assert studies[place].curriculum.tasks == TASKS
-    (after, *_), (again, *_) = index(studies, "after", "micro2"), index(studies, "again", "micro2")
+    (after, *_), (again, *_) = (
+        stream_indices(studies, "after", "micro2"),
+        stream_indices(studies, "again", "micro2"),
+    )
     assert studies[after].curriculum.tasks[-1] == "micro2"
     assert set(studies[after].curriculum.tasks[:-1]) <= set(TASKS)
     assert studies[again].curriculum.tasks == (*TASKS, "micro2")
@@ -64,11 +67,14 @@ def test_what_is_held_out_is_not_taught():
     assert set(held_out.held_out) == set(held_out.curriculum) - set(held_out.taught)
     assert len(held_out.held_out) == 3
     # The report says what is taught on both sides.
-    assert held_out.beside("micro5.9") == "micro5.9 (taught beside it: micro5.8, micro5.13)"
+    assert (
+        held_out.describe_neighbours("micro5.9")
+        == "micro5.9 (taught beside it: micro5.8, micro5.13)"
+    )
 
 
 def test_the_report_counts_the_steps_of_each_study():
-    studies = studies_of(CONFIG, *ALL)
+    studies = studies_of(CONFIG, *ALL_KINDS)
     steps = np.zeros((len(studies), 4), int)
     cleared = np.zeros(len(studies), int)
     for i, one in enumerate(studies):
@@ -81,32 +87,35 @@ def test_the_report_counts_the_steps_of_each_study():
     none = np.zeros((len(studies), 4))
     questions = np.zeros((len(studies), 4, QUESTIONS))
     streams = Streams(steps, cleared, none, none, questions, questions)
-    assert in_order(streams, studies, CONFIG).steps.tolist() == [[10, 10, 10]] * 3
-    assert alone(streams, studies, CONFIG).steps.tolist() == [40, 40, 40]
-    (helped,) = gains(streams, studies, CONFIG).values()
+    assert times_in_order(streams, studies, CONFIG).steps.tolist() == [[10, 10, 10]] * 3
+    assert efficiency_alone(streams, studies, CONFIG).steps.tolist() == [40, 40, 40]
+    (helped,) = transfers_of_predecessors(streams, studies, CONFIG).values()
     assert (helped.ratio, helped.gradual) == (4, True)
-    held = kept(streams, studies, CONFIG)["micro2"]
-    assert (held.ratio, held.pairs, held.lost, held.kept) == (2, 3, 0, True)
+    held = retentions_of_targets(streams, studies, CONFIG)["micro2"]
+    assert (held.ratio, held.pairs, held.lost, held.is_retained) == (2, 3, 0, True)
 
 
 def test_once_more_comes_after_what_a_run_cleared():
-    tasks = gradual_learning.drawn(jax.random.key(0), CONFIG, ENV, "again")
-    cut = gradual_learning.once_more(tasks, np.array([3, 2, 0]), CONFIG)
+    tasks = gradual_learning.sample_streams(jax.random.key(0), CONFIG, ENV, "again")
+    cut = gradual_learning.repeat_streams(tasks, np.array([3, 2, 0]), CONFIG)
     first, last = NAMES.index("micro1"), NAMES.index("micro2")
     assert cut.count.tolist() == [4, 3, 1]
     assert cut.order.tolist() == [[0, 1, 3, last], [0, 1, last, 1], [last, 1, 3, 1]]
     assert first == 0 and cut.horizon.tolist() == [200] * 3
     # Runs that cleared all, as much as this and it again, it not again, and not even it.
-    studies = studies_of(CONFIG, *ALL)
+    studies = studies_of(CONFIG, *ALL_KINDS)
     steps, cleared = np.full((len(studies), 4), 10), np.zeros(len(studies), int)
-    cleared[index(studies, "order")], cleared[index(studies, "again", "micro2")] = (
+    (
+        cleared[stream_indices(studies, "order")],
+        cleared[stream_indices(studies, "again", "micro2")],
+    ) = (
         [3, 2, 1],
         [4, 2, 2],
     )
-    steps[index(studies, "again", "micro2"), [3, 2, 1]] = 5, 5, 1
+    steps[stream_indices(studies, "again", "micro2"), [3, 2, 1]] = 5, 5, 1
     none, questions = np.zeros((len(studies), 4)), np.zeros((len(studies), 4, QUESTIONS))
     streams = Streams(steps, cleared, none, none, questions, questions)
-    held = kept(streams, studies, CONFIG)["micro2"]
+    held = retentions_of_targets(streams, studies, CONFIG)["micro2"]
     assert (held.pairs, held.lost) == (2, 1)
     np.testing.assert_allclose(held.ratio, (2 / 1.25) ** 0.5)
 
@@ -114,7 +123,9 @@ def test_once_more_comes_after_what_a_run_cleared():
 def test_streams_differ_by_seed_and_agree_within_a_run():
     studies = studies_of(CONFIG, "order", "alone")
     drawn = [
-        np.asarray(gradual_learning.drawn(jax.random.key(i), CONFIG, ENV, "order", "alone").seed)
+        np.asarray(
+            gradual_learning.sample_streams(jax.random.key(i), CONFIG, ENV, "order", "alone").seed
+        )
         for i in range(2)
     ]
     assert len({tuple(seed) for seed in np.concatenate(drawn)}) == 2 * CONFIG.runs
@@ -140,10 +151,10 @@ def test_hints_are_reported_where_both_task_sets_are_measured():
     steps = np.array([[took[one.task]] for one in studies])
     none, questions = np.zeros_like(steps), np.zeros((len(studies), 1, QUESTIONS))
     streams = Streams(steps, np.ones(len(studies), int), none, none, questions, questions)
-    gain = hinted(streams, studies, config, np.array([10, 100, 150]))
+    gain = hint_transfer(streams, studies, config, np.array([10, 100, 150]))
     assert gain is not None and gain.ratio == 2
     assert "2.00 times as fast" in hints_text(gain) and "a sign of" in hints_text(gain)
-    assert hinted(streams, studies, CONFIG, np.ones(3)) is None
+    assert hint_transfer(streams, studies, CONFIG, np.ones(3)) is None
 
 
 @pytest.mark.parametrize(
@@ -246,14 +257,14 @@ def test_training_and_test_have_operands_of_their_own_if_they_are_split():
 
 def test_ladders_are_played_elsewhere_and_never_taught():
     beyond = PRESETS["beyond"]
-    assert {*ARITHMETIC_NAMES, *BLOCKS_NAMES} < {*beyond.strange}
-    assert not {*beyond.strange} & {*beyond.taught}
+    assert {*ARITHMETIC_NAMES, *BLOCKS_NAMES} < {*beyond.never_taught}
+    assert not {*beyond.never_taught} & {*beyond.taught}
     # Two seeds; runs follow one another, each with all task sets.
-    sets, runs = beyond.strange[:2], 2
+    sets, runs = beyond.never_taught[:2], 2
     config = dataclasses.replace(beyond, elsewhere=sets, runs=runs)
     right, one = np.array([[4, 0], [2, 0]]).reshape(4, 1), np.ones((4, 1))
     streams = Streams(one, one[:, 0] * 0, one, 0 * one, one[..., None] * 8, right[..., None])
-    text = "\n".join(elsewhere_section([{STRANGE: {"agent": streams}}] * 2, config))
+    text = "\n".join(elsewhere_section([{NEVER_TAUGHT: {"agent": streams}}] * 2, config))
     assert f"| {sets[0]} | 0.38 | 0.00 | 0.00 |" in text
     assert f"| {sets[1]} | 0.00 | 0.00 | 0.00 |" in text
     assert elsewhere_section([], config) == []

@@ -8,7 +8,7 @@ from gpicljax.systems.gradual_learning.env.hashing import (
     Seed,
     below_by_inverse,
     inverse,
-    permuted,
+    permute,
     word,
 )
 
@@ -34,7 +34,7 @@ def test_remainders_without_a_division():
 def test_places_are_permuted():
     size = 26
     seeds = word(Seed(jnp.uint32(3), jnp.uint32(5)), jnp.arange(40))
-    rows = jax.vmap(lambda seed: permuted(seed, jnp.arange(size), jnp.int32(size)))(seeds)
+    rows = jax.vmap(lambda seed: permute(seed, jnp.arange(size), jnp.int32(size)))(seeds)
     np.testing.assert_array_equal(np.sort(rows, 1), np.tile(np.arange(size), (40, 1)))
     assert len({tuple(row) for row in rows.tolist()}) == 40
     # Streams of earlier versions stay what they were.

@@ -23,7 +23,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives i
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
     retentions_of,
-    sums_of,
+    summarise_skills,
     transfers_of,
 )
 
@@ -48,10 +48,10 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     programs = []
 
     def compiled_once(config):
-        programs[:] = programs or [lives.programs_of(config)]
+        programs[:] = programs or [lives.build_programs(config)]
         return programs[0]
 
-    monkeypatch.setattr(program, "programs_of", compiled_once)
+    monkeypatch.setattr(program, "build_programs", compiled_once)
     flags = [*SMALL, f"--runs-dir={tmp_path}", "--seeds=2", "--name=small", "--methods", *METHODS]
     program.main([*SMALL, f"--runs-dir={tmp_path}", "--seeds=1", "--name=small", "--methods=plain"])
     found = program.main(flags)  # of more seeds and methods: it goes on
@@ -70,7 +70,7 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     again = program.main(flags)
     for method, each in found.items():
         for one, other in zip(each, again[method], strict=True):
-            jax.tree.map(np.testing.assert_array_equal, one.told(), other.told())
+            jax.tree.map(np.testing.assert_array_equal, one.to_content(), other.to_content())
     told = capsys.readouterr().out
     assert told.count("seed 0, plain") == 1 and told.count("seed 1, plain") == 2
     with pytest.raises(SystemExit):
@@ -80,7 +80,7 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     # A life of another run, one in another's place and a changed one are refused by their names,
     # before anything is lived.
     lived = (folder / "lives" / "plain_0.json").read_text()
-    monkeypatch.setattr(program, "live", None)
+    monkeypatch.setattr(program, "teach_life", None)
     other = tmp_path / "gradual_learning_lifelong" / "other" / "lives"
     for name, text, place in (
         ("plain_0", lived, other),
@@ -102,7 +102,7 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
 
 def test_lives_of_other_task_sets_or_numbers_are_refused():
     order = ("micro5.3", "micro5.6")
-    whole = life([800, 100], [[0, 0.1], [1, 0.3], [0.5, 1]]).told()
+    whole = life([800, 100], [[0, 0.1], [1, 0.3], [0.5, 1]]).to_content()
     assert read_life(order, 2, json.loads(json.dumps(whole))).order == order
     for name, value in (
         ("order", ["micro99"]),
@@ -122,8 +122,8 @@ def test_lives_of_other_task_sets_or_numbers_are_refused():
 def test_weights_that_matter_are_pulled_back_and_others_are_free():
     anchor = Anchor({"w": jnp.array([1.0, 1.0])}, {"w": jnp.array([1e6, 0.0])})
     moved = {"w": jnp.array([3.0, 3.0])}
-    np.testing.assert_allclose(lives._pulled(moved, anchor, 1.0)["w"], [1.0, 3.0], rtol=1e-5)
-    np.testing.assert_array_equal(lives._pulled(moved, anchor, 0.0)["w"], moved["w"])
+    np.testing.assert_allclose(lives._pull_weights(moved, anchor, 1.0)["w"], [1.0, 3.0], rtol=1e-5)
+    np.testing.assert_array_equal(lives._pull_weights(moved, anchor, 0.0)["w"], moved["w"])
 
 
 def test_a_set_that_is_cleared_without_an_update_leaves_the_anchor_as_it_is():
@@ -132,8 +132,8 @@ def test_a_set_that_is_cleared_without_an_update_leaves_the_anchor_as_it_is():
         opt_state = optax.adam(1e-3).init(params)
 
     weights = {"w": jnp.array([0.5, 1.5])}
-    np.testing.assert_array_equal(lives._anchored(None, Untaught).weights["w"], [0.0, 0.0])
-    again = lives._anchored(Anchor(Untaught.params, weights), Untaught)
+    np.testing.assert_array_equal(lives._update_anchor(None, Untaught).weights["w"], [0.0, 0.0])
+    again = lives._update_anchor(Anchor(Untaught.params, weights), Untaught)
     np.testing.assert_array_equal(again.weights["w"], weights["w"])
 
 
@@ -149,13 +149,13 @@ def test_what_lives_come_to():
     anew = [life([800, 400], [[0, 0.1], [1, 0.1], [0.1, 1]]) for _ in range(2)]
     found = transfers_of({"plain": after, "anew": anew}, "plain", ["micro5.6"])["micro5.6"]
     assert (found.mean, found.pairs) == (4.0, 2) and found.inclusive == pytest.approx(400 / 900)
-    sums = sums_of(after)
+    sums = summarise_skills(after)
     numbers = [x.mean for x in sums]
     assert numbers == pytest.approx([0.75, -0.5, 0.5, 0.2])
     kept = retentions_of(after)["micro5.3"]
     assert (kept.pairs, kept.lost) == (2, 2) and kept.ratio == pytest.approx(1 / 1.25)
-    told = json.loads(json.dumps(after[0].told()))
-    assert Life.of(told).order == after[0].order
+    told = json.loads(json.dumps(after[0].to_content()))
+    assert Life.from_content(told).order == after[0].order
 
 
 @pytest.mark.parametrize(

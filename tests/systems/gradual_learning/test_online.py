@@ -65,7 +65,7 @@ def test_the_tables_count_what_streams_cleared():
     config = Config(seeds=2, curriculum=("micro1", "micro4"), checkpoints=(100, 200), budget=200)
     ours = Lives(np.array([[50.0, 150.0], [90.0, np.inf]]), 200)
     null = Lives(np.array([[150.0, np.inf], [90.0, 190.0]]), 200)
-    assert ours.cleared(100).tolist() == [1, 1] and ours.cleared(200).tolist() == [2, 1]
+    assert ours.count_cleared(100).tolist() == [1, 1] and ours.count_cleared(200).tolist() == [2, 1]
     lives = {"online": ours, "suffix-predictor": null}
     text, numbers, *_ = report(SimpleNamespace(config=config, host_measured=lives))
     assert "| online | 1.00 [1.00, 1.00] | 1.50" in text and "(1 of 2)" in text
@@ -83,7 +83,7 @@ def test_a_run_is_written_gone_on_with_and_not_written_over(tmp_path, capsys, mo
     assert "--overwrite" in capsys.readouterr().err
     run = tmp_path / "gradual_learning_online" / "quick"
     assert (run / "summary.json").exists() and "| frozen |" in (run / "summary.md").read_text()
-    monkeypatch.setattr(program, "lives_of", None)  # what is there is not played again
+    monkeypatch.setattr(program, "play_lives", None)  # what is there is not played again
     again = program.main([*flags, "--resume"])["frozen"]
     np.testing.assert_array_equal(again.finished, found["frozen"].finished)
     piece = run / "streams" / "frozen.json"
@@ -96,7 +96,7 @@ def test_a_run_is_written_gone_on_with_and_not_written_over(tmp_path, capsys, mo
 def test_streams_of_other_numbers_are_refused():
     config = Config(seeds=2, curriculum=("micro1", "micro4"), budget=200)
     whole = {"finished": [[50.0, None], [90.0, 120.0]], "budget": 200}
-    assert read_lives(config, "online", whole).cleared(200).tolist() == [1, 2]
+    assert read_lives(config, "online", whole).count_cleared(200).tolist() == [1, 2]
     for odd in ([], {}, whole | {"budget": 100}, whole | {"finished": [[50.0, None]]},
                 whole | {"finished": [[50.0, None], [-1.0, 120.0]]}):  # fmt: skip
         with pytest.raises(ValueError, match="accepted: "):

@@ -15,25 +15,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import ladders, tasks
-from gpicljax.systems.gradual_learning.env.conversation import Asked, asked_exactly
+from gpicljax.systems.gradual_learning.env.conversation import QuestionParts, exact_question
 from gpicljax.systems.gradual_learning.env.hashing import Seed, below, word
-from gpicljax.systems.gradual_learning.env.pool import row_of, shared, words
+from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool, words
 
 PLUS, MINUS, TIMES, OVER = range(4)
 OPERATORS = "+-*/"
 LEAD = "Evaluate: "
 """What all questions begin with."""
-_OPERANDS = 4
+_MOST_OPERANDS = 4
 
 
 # Numbers of an instance's draws.
-_QUESTIONS, _PER_QUESTION, _VERDICTS = 0x1000, 16, 0x800
-_VARIANTS = 32
+_FIRST_QUESTION_DRAW, _DRAWS_PER_QUESTION, _VERDICT_DRAWS = 0x1000, 16, 0x800
+_VERDICT_VARIANTS = 32
 
 
 @functools.cache
 def _columns() -> dict[str, np.ndarray]:
-    """The ladder as columns, a row for each rung."""
+    """Returns the ladder as columns, a row for each rung."""
     plain = ("base", "digits", "groups", "variable", "counted", "worked_out")
     columns: dict[str, Any] = {
         n: [int(getattr(rung, n)) for rung in ladders.ARITHMETIC] for n in plain
@@ -49,17 +49,17 @@ def _columns() -> dict[str, np.ndarray]:
 
 
 @functools.cache
-def _names() -> np.ndarray:
-    """Numbers of words that can be variables: short, and no hexadecimal numbers."""
+def _variable_names() -> np.ndarray:
+    """Returns numbers of words that can be variables: short, and no hexadecimal numbers."""
     fits = [len(w) in (3, 4, 5) and bool(set(w) - set("abcdef")) for w in words()]
     return np.flatnonzero(fits).astype(np.int32)
 
 
 @functools.cache
 def verdicts() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Statements that are false, and such that are true: a hexadecimal digit and a decimal sum."""
+    """Returns false statements and true ones, of a hexadecimal digit and a decimal sum."""
     true, false = [], []
-    for i in range(_VARIANTS):
+    for i in range(_VERDICT_VARIANTS):
         digit = 2 + i % 14
         first = 1 + i % (digit - 1)
         true.append(f"good if {digit:x}=={first}+{digit - first}")
@@ -68,12 +68,12 @@ def verdicts() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def texts() -> list[str]:
-    """All texts that questions and feedback are made of, beside numbers and words."""
+    """Returns all texts that questions and feedback are made of, beside numbers and words."""
     return [LEAD, *OPERATORS, "=", "; ", "(", ")", " ", ".", *verdicts()[0], *verdicts()[1]]
 
 
 def value_of(operators: jax.Array, values: jax.Array, count: jax.Array, group: Any) -> jax.Array:
-    """The value of an expression: products before sums, the first two operands first if `group`.
+    """Returns the value of an expression: products before sums, a group first.
 
     Args:
       operators: `int32[3]`, `PLUS`, `MINUS`, `TIMES` or `OVER` (integer division), between
@@ -83,27 +83,22 @@ def value_of(operators: jax.Array, values: jax.Array, count: jax.Array, group: A
 
     Returns:
       `int32[]`.
-
-    Example:
-      >>> operators, values = jnp.array([PLUS, TIMES, PLUS]), jnp.array([1230, 108011, 10, 1])
-      >>> int(value_of(operators, values, jnp.int32(4), jnp.array(True)))
-      1092411
     """
     total, sign, term = jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32), values[0]
-    for i in range(_OPERANDS - 1):
-        here, value = operators[i], values[i + 1]
-        there, inside = i + 1 < count, (here >= TIMES) | (group & (i == 0))
-        signed = jnp.where(here == MINUS, -1, 1)
-        product = jnp.where(here == TIMES, term * value, term // jnp.maximum(value, 1))
-        within = jnp.where(here >= TIMES, product, term + signed * value)
-        total = jnp.where(there & ~inside, total + sign * term, total)
-        sign = jnp.where(there & ~inside, signed, sign)
-        term = jnp.where(there, jnp.where(inside, within, value), term)
+    for i in range(_MOST_OPERANDS - 1):
+        operator, value = operators[i], values[i + 1]
+        is_used, is_inside = i + 1 < count, (operator >= TIMES) | (group & (i == 0))
+        signed = jnp.where(operator == MINUS, -1, 1)
+        product = jnp.where(operator == TIMES, term * value, term // jnp.maximum(value, 1))
+        within = jnp.where(operator >= TIMES, product, term + signed * value)
+        total = jnp.where(is_used & ~is_inside, total + sign * term, total)
+        sign = jnp.where(is_used & ~is_inside, signed, sign)
+        term = jnp.where(is_used, jnp.where(is_inside, within, value), term)
     return total + sign * term
 
 
-def _drawn(rung: dict[str, jax.Array], u: jax.Array) -> tuple[jax.Array, ...]:
-    """Operators, operands, how many, whether in parentheses, and the value.
+def _draw_expression(rung: dict[str, jax.Array], u: jax.Array) -> tuple[jax.Array, ...]:
+    """Draws operators, operands, their number, whether they are grouped, and the value.
 
     Right operands of products and quotients have one digit, and three products in a row are not
     drawn, so that values stay below 2**31; nothing is negative on the way to a quotient or in the
@@ -114,10 +109,10 @@ def _drawn(rung: dict[str, jax.Array], u: jax.Array) -> tuple[jax.Array, ...]:
     operators = rung["operators"][below(u[2:5], 4)]
     last = jnp.where((operators == TIMES).all(), PLUS, operators[2])
     operators = operators.at[2].set(last)
-    one = jnp.concatenate([jnp.zeros(1, bool), operators >= TIMES])
-    digits = jnp.where(one, 1, 1 + below(u[5 : 5 + _OPERANDS] >> 24, rung["digits"]))
-    low = jnp.where(digits == 1, one, rung["base"] ** (digits - 1)).astype(jnp.int32)
-    values = low + below(u[5 : 5 + _OPERANDS] & 0xFFFFFF, rung["base"] ** digits - low)
+    has_one_digit = jnp.concatenate([jnp.zeros(1, bool), operators >= TIMES])
+    digits = jnp.where(has_one_digit, 1, 1 + below(u[5 : 5 + _MOST_OPERANDS] >> 24, rung["digits"]))
+    low = jnp.where(digits == 1, has_one_digit, rung["base"] ** (digits - 1)).astype(jnp.int32)
+    values = low + below(u[5 : 5 + _MOST_OPERANDS] & 0xFFFFFF, rung["base"] ** digits - low)
     swap = group & (operators[0] == MINUS) & (values[0] < values[1])
     operators = operators.at[0].set(jnp.where(swap, PLUS, operators[0]))
     negative = value_of(operators, values, count, group) < 0
@@ -125,18 +120,20 @@ def _drawn(rung: dict[str, jax.Array], u: jax.Array) -> tuple[jax.Array, ...]:
     return operators, values, count, group, value_of(operators, values, count, group)
 
 
-def _written(value: jax.Array, base: Any, groups: int) -> list[jax.Array]:
-    """Tokens of a number in groups of three digits, the highest first, without leading zeros."""
+def _number_tokens(value: jax.Array, base: Any, groups: int) -> list[jax.Array]:
+    """Returns tokens of a number in groups of three digits, without leading zeros."""
     tokens, rest = [], value
     for place in range(groups):
-        rest, here = rest // base**3, rest % base**3
-        size = (here >= base).astype(jnp.int32) + (here >= base**2) + ((here > 0) | (place == 0))
-        tokens.append(shared().last_digits(here, jnp.where(rest > 0, 3, size), base))
+        rest, digits = rest // base**3, rest % base**3
+        size = (
+            (digits >= base).astype(jnp.int32) + (digits >= base**2) + ((digits > 0) | (place == 0))
+        )
+        tokens.append(shared_pool().last_digits(digits, jnp.where(rest > 0, 3, size), base))
     return tokens[::-1]
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
-    """A question: an expression that ends with "=".
+def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> QuestionParts:
+    """Returns a question: an expression that ends with "=".
 
     Args:
       seed: the instance's.
@@ -144,31 +141,33 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> As
       question: `int32[]`, its number in the instance.
       corrected: it makes no difference here.
     """
-    pool = shared()
+    pool = shared_pool()
     code = jnp.asarray(tasks.table(corrected)["code"])[task]
     rung = {name: jnp.asarray(column)[code] for name, column in _columns().items()}
-    u = word(seed, _QUESTIONS + question * _PER_QUESTION + np.arange(_PER_QUESTION))
-    operators, values, count, group, value = _drawn(rung, u)
+    u = word(
+        seed, _FIRST_QUESTION_DRAW + question * _DRAWS_PER_QUESTION + np.arange(_DRAWS_PER_QUESTION)
+    )
+    operators, values, count, group, value = _draw_expression(rung, u)
     base = rung["base"]
     variable = jnp.where(rung["variable"] == 1, below(u[10], count), -1)
-    names = _names()
+    names = _variable_names()
     name = jnp.asarray(pool.vocabulary[names])[below(u[11], len(names))]
     defined = jnp.where(variable >= 0, values[jnp.maximum(variable, 0)], 0)
 
-    def given(token: Any) -> jax.Array:
+    def if_variable(token: Any) -> jax.Array:
         return jnp.where(variable >= 0, token, 0)
 
     text: list[Any] = [pool.token(LEAD)]
-    text += [given(x) for x in (name, pool.token("="), *_written(defined, base, 2))]
-    text += [given(pool.token("; ")), jnp.where(group, pool.token("("), 0)]
+    text += [if_variable(x) for x in (name, pool.token("="), *_number_tokens(defined, base, 2))]
+    text += [if_variable(pool.token("; ")), jnp.where(group, pool.token("("), 0)]
     signs = jnp.asarray(np.array([pool.token(x) for x in OPERATORS], np.int32))
-    for i in range(_OPERANDS):
-        there, named = i < count, variable == i
+    for i in range(_MOST_OPERANDS):
+        is_used, is_variable = i < count, variable == i
         if i:
-            text.append(jnp.where(there, signs[operators[i - 1]], 0))
-        high, low = _written(values[i], base, 2)
-        text.append(jnp.where(there & ~named, high, 0))
-        text.append(jnp.where(there, jnp.where(named, name, low), 0))
+            text.append(jnp.where(is_used, signs[operators[i - 1]], 0))
+        high, low = _number_tokens(values[i], base, 2)
+        text.append(jnp.where(is_used & ~is_variable, high, 0))
+        text.append(jnp.where(is_used, jnp.where(is_variable, name, low), 0))
         if i == 1:
             text.append(jnp.where(group, pool.token(")"), 0))
     text.append(pool.token("="))
@@ -176,14 +175,14 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> As
     ten = jnp.full((), 10, jnp.int32)
     size = 1 + (value >= 10 ** np.arange(1, 9)).sum(dtype=jnp.int32)
     counted = rung["counted"] == 1
-    head = (*_written(size, ten, 1), pool.token(" "))
-    answer = [*(jnp.where(counted, x, 0) for x in head), *_written(value, ten, 3)]
+    head = (*_number_tokens(size, ten, 1), pool.token(" "))
+    answer = [*(jnp.where(counted, x, 0) for x in head), *_number_tokens(value, ten, 3)]
     style = jnp.where(rung["worked_out"] == 1, tasks.STATEMENT, tasks.GOOD_JOB)
-    return asked_exactly(row_of(*text), row_of(*answer), style)
+    return exact_question(row_of(*text), row_of(*answer), style)
 
 
 def statement(seed: Seed, question: jax.Array, correct: jax.Array) -> jax.Array:
-    """The token of a statement that is true if the answer was right, and else false."""
-    tokens = [[shared().token(text) for text in row] for row in verdicts()]
-    draw = below(word(seed, _VERDICTS + question), _VARIANTS)
+    """Returns the token of a statement that is true if the answer was right, and else false."""
+    tokens = [[shared_pool().token(text) for text in row] for row in verdicts()]
+    draw = below(word(seed, _VERDICT_DRAWS + question), _VERDICT_VARIANTS)
     return jnp.asarray(np.array(tokens, np.int32))[correct.astype(jnp.int32), draw]

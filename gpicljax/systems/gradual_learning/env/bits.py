@@ -10,7 +10,7 @@ import numpy as np
 
 
 def pack(values: Sequence[jax.Array | np.ndarray | int], widths: Sequence[int]) -> jax.Array:
-    """Numbers that are not negative as one, the first ones lowest.
+    """Returns numbers that are not negative as one, the first ones lowest.
 
     Args:
       values: integers or booleans `[...]`, each below `2**width`, which is not checked.
@@ -18,10 +18,6 @@ def pack(values: Sequence[jax.Array | np.ndarray | int], widths: Sequence[int]) 
 
     Returns:
       `int32[...]`.
-
-    Example:
-      >>> int(pack([1, 2, 3], (4, 4, 4))), unpack(jnp.int32(0x321), (4, 4, 4))[2].tolist()
-      (801, 3)
     """
     number, shift = jnp.zeros((), jnp.int32), 0
     for value, width in zip(values, widths, strict=True):
@@ -30,10 +26,10 @@ def pack(values: Sequence[jax.Array | np.ndarray | int], widths: Sequence[int]) 
 
 
 def unpack(number: jax.Array, widths: Sequence[int]) -> list[jax.Array]:
-    """The numbers that `pack` has put side by side, `int32[...]` each."""
+    """Returns the numbers that `pack` has put side by side, `int32[...]` each."""
     return [part(number, widths, place) for place in range(len(widths))]
 
 
 def part(number: jax.Array, widths: Sequence[int], place: int) -> jax.Array:
-    """One of the numbers that `pack` has put side by side."""
+    """Returns one of the numbers that `pack` has put side by side."""
     return (number >> sum(widths[:place])) & (2 ** widths[place] - 1)

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import ladders, tasks
-from gpicljax.systems.gradual_learning.env.conversation import Asked, asked_exactly
+from gpicljax.systems.gradual_learning.env.conversation import QuestionParts, exact_question
 from gpicljax.systems.gradual_learning.env.hashing import Seed, below, word
 from gpicljax.systems.gradual_learning.env.ladders import COUNT, OBJECT, TURNS, WHETHER
-from gpicljax.systems.gradual_learning.env.pool import row_of, shared
+from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool
 
 SIZES = ("SMALL", "LARGE")
 COLOURS = ("RED", "GREEN", "BLUE", "YELLOW")
@@ -28,14 +28,14 @@ PLACES = ("table", "shelf", "floor")
 KINDS = ("size", "colour", "shape")
 YES, NO = "yes", "no, "
 """What is said to answers: the right one follows the latter."""
-_OBJECTS, _NAMES = 3, (SIZES, COLOURS, SHAPES)
-_LONGEST = max(len(names) for names in _NAMES)
-_MEMORY = 16
+_MOST_OBJECTS, _ATTRIBUTE_NAMES = 3, (SIZES, COLOURS, SHAPES)
+_LONGEST = max(len(names) for names in _ATTRIBUTE_NAMES)
+_EVENT_WINDOW = 16
 """How many questions back an object is looked for, where the world lasts."""
 
 
 # Numbers of an instance's draws; those of what happens come after those of what is asked.
-_QUESTIONS, _EVENTS, _PER_QUESTION = 0x1000, 0x100000, 16
+_FIRST_QUESTION_DRAW, _EVENT_DRAWS, _DRAWS_PER_QUESTION = 0x1000, 0x100000, 16
 
 
 def _pairs() -> list[tuple[int, int]]:
@@ -43,8 +43,8 @@ def _pairs() -> list[tuple[int, int]]:
 
 
 def texts() -> list[str]:
-    """All texts that questions and feedback are made of."""
-    names = [name for kind in _NAMES for name in kind]
+    """Returns all texts that questions and feedback are made of."""
+    names = [name for kind in _ATTRIBUTE_NAMES for name in kind]
     return [
         *(text for name in names for text in (name, name + " ", " " + name)),
         *(f" on {place}{end}" for place in PLACES for end in (", ", ". ", "?")),
@@ -64,43 +64,48 @@ def _columns() -> dict[str, np.ndarray]:
     }
 
 
-def _row(form: str, items: Any) -> jax.Array:
-    """Tokens of a text with each of some words in it."""
-    return jnp.asarray(np.array([shared().token(form.format(x)) for x in items], np.int32))
+def _format_tokens(form: str, items: Any) -> jax.Array:
+    """Returns tokens of a text with each of some words in it."""
+    return jnp.asarray(np.array([shared_pool().token(form.format(x)) for x in items], np.int32))
 
 
-def _table(form: str) -> jax.Array:
-    """Tokens of the attributes' names in a text, `int32[3, 4]`; short rows go round."""
-    rows = [[shared().token(form.format(n[i % len(n)])) for i in range(_LONGEST)] for n in _NAMES]
+def _attribute_tokens(form: str) -> jax.Array:
+    """Returns tokens of the attributes' names in a text, `int32[3, 4]`; short rows repeat."""
+    rows = [
+        [shared_pool().token(form.format(n[i % len(n)])) for i in range(_LONGEST)]
+        for n in _ATTRIBUTE_NAMES
+    ]
     return jnp.asarray(np.array(rows, np.int32))
 
 
-def _things(u: jax.Array) -> jax.Array:
-    """Attributes of an object by a draw each, `int32[..., 3]`."""
-    sizes = jnp.asarray(np.array([len(names) for names in _NAMES], np.int32))
+def _draw_objects(u: jax.Array) -> jax.Array:
+    """Returns the attributes of an object by a draw each, `int32[..., 3]`."""
+    sizes = jnp.asarray(np.array([len(names) for names in _ATTRIBUTE_NAMES], np.int32))
     return below(u[..., None] >> np.array([4, 12, 20], np.uint32), sizes)
 
 
 def _events(seed: Seed, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What is put, `int32[N, 3]`, and where, `int32[N]`, in a world that lasts, by its number."""
-    where = below(word(seed, _EVENTS + 2 * numbers), len(PLACES))
-    where = jnp.where(numbers < len(PLACES), numbers, where)
-    return _things(word(seed, _EVENTS + 2 * numbers + 1)), where
+    """Returns objects, `int32[N, 3]`, and their places, `int32[N]`, in a world that lasts, by
+    event.
+    """
+    places = below(word(seed, _EVENT_DRAWS + 2 * numbers), len(PLACES))
+    places = jnp.where(numbers < len(PLACES), numbers, places)
+    return _draw_objects(word(seed, _EVENT_DRAWS + 2 * numbers + 1)), places
 
 
-def _begin() -> jax.Array:
-    """What questions of each rung begin with, tokens."""
+def _first_tokens() -> jax.Array:
+    """Returns the first token of each rung's questions."""
     texts = [("see: ", "put: ")[rung.placed] for rung in ladders.BLOCKS]
-    return _row("{}", texts)
+    return _format_tokens("{}", texts)
 
 
 def first_token(task: jax.Array, corrected: bool) -> jax.Array:
-    """The token that an instance's first question begins with."""
-    return _begin()[jnp.asarray(tasks.table(corrected)["code"])[task] % len(ladders.BLOCKS)]
+    """Returns the token that an instance's first question begins with."""
+    return _first_tokens()[jnp.asarray(tasks.table(corrected)["code"])[task] % len(ladders.BLOCKS)]
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
-    """A question: what is the case, and what is asked about it.
+def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> QuestionParts:
+    """Returns a question: a scene, and a query about it.
 
     Args:
       seed: the instance's.
@@ -108,86 +113,105 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> As
       question: `int32[]`, its number in the instance.
       corrected: it makes no difference here.
     """
-    pool = shared()
+    pool = shared_pool()
     code = jnp.asarray(tasks.table(corrected)["code"])[task]
     rung = {name: jnp.asarray(column)[code] for name, column in _columns().items()}
-    asks, lasts, placed = rung["asks"], rung["lasts"] == 1, rung["placed"] == 1
-    turns = asks == TURNS
+    query, world_lasts, placed = rung["asks"], rung["lasts"] == 1, rung["placed"] == 1
+    turns = query == TURNS
     turn = jnp.where(turns, question % 3, 0)
     event = jnp.where(turns, question // 3, question)
-    u = word(seed, _QUESTIONS + event * _PER_QUESTION + np.arange(_PER_QUESTION))
+    u = word(
+        seed, _FIRST_QUESTION_DRAW + event * _DRAWS_PER_QUESTION + np.arange(_DRAWS_PER_QUESTION)
+    )
 
     # What is the case: objects at different places, or what the last event was.
-    latest, recent = _events(seed, jnp.maximum(event - np.arange(_MEMORY), 0))
+    latest, recent = _events(seed, jnp.maximum(event - np.arange(_EVENT_WINDOW), 0))
     first = below(u[0], len(PLACES))
-    places = (first + jnp.arange(_OBJECTS) * (1 + below(u[1], 2))) % len(PLACES)
-    places = jnp.where(lasts, recent[0], places)
-    things = jnp.where(lasts, latest[0], _things(u[2:5]))
+    places = (first + jnp.arange(_MOST_OBJECTS) * (1 + below(u[1], 2))) % len(PLACES)
+    places = jnp.where(world_lasts, recent[0], places)
+    objects = jnp.where(world_lasts, latest[0], _draw_objects(u[2:5]))
     count = rung["objects"]
     swapped = rung["swapped"] == 1
     exchange = below(u[5], len(_pairs()))
     pair = jnp.asarray(np.array(_pairs(), np.int32))[exchange]
-    moved = jnp.where(places == pair[0], pair[1], jnp.where(places == pair[1], pair[0], places))
+    places_after = jnp.where(
+        places == pair[0], pair[1], jnp.where(places == pair[1], pair[0], places)
+    )
 
     # Where is looked, and what is there.
-    seen = jnp.where(lasts, below(u[6], jnp.minimum(event + 1, len(PLACES))), 0)
-    known = (recent == seen) & (event >= np.arange(_MEMORY))
-    seen, known = jnp.where(known.any(), seen, recent[0]), known | ~known.any()
-    which = below(u[6], count)
-    place = jnp.where(lasts, seen, jnp.where(swapped, moved, places)[which])
-    thing = jnp.where(lasts, latest[jnp.argmax(known)], things[which])
+    looked_at = jnp.where(world_lasts, below(u[6], jnp.minimum(event + 1, len(PLACES))), 0)
+    is_at_place = (recent == looked_at) & (event >= np.arange(_EVENT_WINDOW))
+    looked_at, is_at_place = (
+        jnp.where(is_at_place.any(), looked_at, recent[0]),
+        is_at_place | ~is_at_place.any(),
+    )
+    object_index = below(u[6], count)
+    place = jnp.where(
+        world_lasts, looked_at, jnp.where(swapped, places_after, places)[object_index]
+    )
+    target = jnp.where(world_lasts, latest[jnp.argmax(is_at_place)], objects[object_index])
 
     # Whether something is so: of an attribute's value, or of another one; and how many are.
     kinds = jnp.minimum(rung["named"], len(KINDS))
     kind = len(KINDS) - 1 - below(u[7], kinds)
-    options = jnp.asarray(np.array([len(names) for names in _NAMES], np.int32))[kind]
-    other = (thing[kind] + 1 + below(u[8], options - 1)) % options
-    so = (asks != WHETHER) | (below(u[9], 2) == 0)
-    value = jnp.where(so, thing[kind], other)
-    number = ((things[:, kind] == value) & (jnp.arange(_OBJECTS) < count)).sum(dtype=jnp.int32)
+    options = jnp.asarray(np.array([len(names) for names in _ATTRIBUTE_NAMES], np.int32))[kind]
+    other_value = (target[kind] + 1 + below(u[8], options - 1)) % options
+    is_true = (query != WHETHER) | (below(u[9], 2) == 0)
+    value = jnp.where(is_true, target[kind], other_value)
+    number = ((objects[:, kind] == value) & (jnp.arange(_MOST_OBJECTS) < count)).sum(
+        dtype=jnp.int32
+    )
 
-    say, behind, before = _table("{}"), _table("{} "), _table(" {}")
-    looks = placed & ((asks == OBJECT) | turns)
-    text: list[Any] = [_begin()[code]]
-    for i in range(_OBJECTS):
-        there, last = i < count, i == count - 1
+    plain_names, names_and_space, space_and_names = (
+        _attribute_tokens("{}"),
+        _attribute_tokens("{} "),
+        _attribute_tokens(" {}"),
+    )
+    names_place = placed & ((query == OBJECT) | turns)
+    text: list[Any] = [_first_tokens()[code]]
+    for i in range(_MOST_OBJECTS):
+        is_used, last = i < count, i == count - 1
         # The shape comes last, and where less is named, alone.
         for k in range(len(KINDS) - 1):
-            named = there & (k >= len(KINDS) - rung["named"])
-            text.append(jnp.where(named, behind[k][things[i, k]], 0))
-        text.append(jnp.where(there, say[-1][things[i, -1]], 0))
-        ends = jnp.stack([_row(" on {}, ", PLACES), _row(" on {}. ", PLACES)])
+            is_named = is_used & (k >= len(KINDS) - rung["named"])
+            text.append(jnp.where(is_named, names_and_space[k][objects[i, k]], 0))
+        text.append(jnp.where(is_used, plain_names[-1][objects[i, -1]], 0))
+        ends = jnp.stack([_format_tokens(" on {}, ", PLACES), _format_tokens(" on {}. ", PLACES)])
         end = jnp.where(placed, jnp.where(last, ends[1], ends[0])[places[i]], pool.token(". "))
-        text.append(jnp.where(there, end, 0))
+        text.append(jnp.where(is_used, end, 0))
     swaps = [f"{PLACES[a]} {PLACES[b]}" for a, b in _pairs()]
-    text.append(jnp.where(swapped, _row("swap: {}. ", swaps)[exchange], 0))
-    text.append(jnp.where(looks, _row("see: {}. ", PLACES)[place], 0))
-    asked = jnp.stack(
+    text.append(jnp.where(swapped, _format_tokens("swap: {}. ", swaps)[exchange], 0))
+    text.append(jnp.where(names_place, _format_tokens("see: {}. ", PLACES)[place], 0))
+    question_token = jnp.stack(
         [
-            _row("{}?", KINDS)[kind],
+            _format_tokens("{}?", KINDS)[kind],
             jnp.asarray(pool.token("object?"), jnp.int32),
             jnp.asarray(pool.token("is: "), jnp.int32),
             jnp.asarray(pool.token("count: "), jnp.int32),
             jnp.asarray(pool.token("describe: object?"), jnp.int32),
         ]
-    )[asks]
-    about = (asks == WHETHER) | (asks == COUNT)
-    tail = jnp.where(asks == WHETHER, _row(" on {}?", PLACES)[place], pool.token("?"))
-    text += [asked, jnp.where(about, say[kind, value], 0), jnp.where(about, tail, 0)]
-    goes_on = turn > 0
-    goes_on_with = row_of(pool.token("and?"), np.zeros(len(text) - 1))
-    row = jnp.where(goes_on, goes_on_with, row_of(*text))
+    )[query]
+    about = (query == WHETHER) | (query == COUNT)
+    tail = jnp.where(query == WHETHER, _format_tokens(" on {}?", PLACES)[place], pool.token("?"))
+    text += [
+        question_token,
+        jnp.where(about, plain_names[kind, value], 0),
+        jnp.where(about, tail, 0),
+    ]
+    is_follow_up = turn > 0
+    follow_up = row_of(pool.token("and?"), np.zeros(len(text) - 1))
+    row = jnp.where(is_follow_up, follow_up, row_of(*text))
 
     # The answer: shape, size and colour, or one of them.
     order = jnp.asarray(np.array([2, 0, 1], np.int32))
-    spoken = jnp.where(turns, order[turn], kind)
-    verdict = jnp.where(so, pool.token("yes"), pool.token("no"))
-    numbers = _row("{}", range(_OBJECTS + 1))
-    whole = asks == OBJECT
+    attribute = jnp.where(turns, order[turn], kind)
+    verdict = jnp.where(is_true, pool.token("yes"), pool.token("no"))
+    numbers = _format_tokens("{}", range(_MOST_OBJECTS + 1))
+    whole_object = query == OBJECT
     begin = jnp.select(
-        [whole, asks == WHETHER, asks == COUNT],
-        [say[2][thing[2]], verdict, numbers[number]],
-        say[spoken, thing[spoken]],
+        [whole_object, query == WHETHER, query == COUNT],
+        [plain_names[2][target[2]], verdict, numbers[number]],
+        plain_names[attribute, target[attribute]],
     )
-    answer = [begin, *(jnp.where(whole, before[k][thing[k]], 0) for k in (0, 1))]
-    return asked_exactly(row, row_of(*answer), tasks.YES_OR_NO)
+    answer = [begin, *(jnp.where(whole_object, space_and_names[k][target[k]], 0) for k in (0, 1))]
+    return exact_question(row, row_of(*answer), tasks.YES_OR_NO)

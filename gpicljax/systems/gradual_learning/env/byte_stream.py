@@ -19,18 +19,24 @@ from gpicljax.envs._checks import Count, check_values
 from gpicljax.systems.gradual_learning.env import conversation, interpreter, tasks
 from gpicljax.systems.gradual_learning.env.conversation import (
     SPACE,
-    Heard,
-    Kept,
+    ConversationRules,
+    PackedProgress,
+    Progress,
     Question,
-    Rules,
-    Talk,
-    kept,
+    ReplyOutcome,
+    pack_progress,
 )
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, load_curriculum
-from gpicljax.systems.gradual_learning.env.hashing import Seed, inner, word
-from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS, drawn
-from gpicljax.systems.gradual_learning.env.pool import reached, rendered, shared
-from gpicljax.systems.gradual_learning.env.refill import Due, blank, first, prepare, refilled
+from gpicljax.systems.gradual_learning.env.hashing import Seed, derived_seed, word
+from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS, sample_permutation
+from gpicljax.systems.gradual_learning.env.pool import count_reached, render, shared_pool
+from gpicljax.systems.gradual_learning.env.refill import (
+    DueText,
+    empty_question,
+    first_question,
+    prepare,
+    refill_question,
+)
 from gpicljax.systems.gradual_learning.env.tasks import (
     ALL_NAMES,
     ARITHMETIC_NAMES,
@@ -43,43 +49,45 @@ from gpicljax.systems.gradual_learning.env.tasks import (
 )
 
 # Numbers of a stream's draws.
-_INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
-_FULL = 2**16 - 1
-RELIABLE = 5
-"""After so many answers in a row that ended with a period, micro5.6.later takes that for known."""
+_INSTANCE_DRAWS, _SERIES_DRAWS, _PLACE_DRAWS = 0, 2**28, 2**29
+_FULL_SHARE = 2**16 - 1
+RELIABLE_AFTER = 5
+"""Answers in a row with a period after which micro5.6.later no longer demands it."""
 MINI_FACTOR = 4
-"""With corrected rules, how many times the threshold of other tasks mini tasks have."""
+"""Multiple of other tasks' threshold that mini tasks have with corrected rules."""
 
 
 def _pool() -> jax.Array:
-    """The bytes that all texts are made of; complete, as their generators have been prepared."""
+    """Returns the bytes of all texts, complete once their generators are prepared."""
     prepare()
-    return jnp.asarray(shared().bytes())
+    return jnp.asarray(shared_pool().bytes())
 
 
-def _shown(task: Task, byte: jax.Array) -> jax.Array:
-    """Bytes as the learner sees them."""
+def _encode_bytes(task: Task, byte: jax.Array) -> jax.Array:
+    """Returns bytes as the learner sees them."""
     return byte if task.shown is None else jnp.asarray(task.shown)[byte].astype(byte.dtype)
 
 
-def _curriculum(given: Any) -> Curriculum:
-    """A curriculum, or that of a file."""
-    if isinstance(given, str | Path):
+def _resolve_curriculum(curriculum: Any) -> Curriculum:
+    """Returns the curriculum itself, or that of a file."""
+    if isinstance(curriculum, str | Path):
         try:
-            return load_curriculum(given)
+            return load_curriculum(curriculum)
         except OSError as error:
-            accepted = f"a curriculum's file ({error.strerror})"
-            raise ValueError(refusal("curriculum", str(given), accepted)) from None
-    fine = isinstance(given, Curriculum)
-    check(fine, "curriculum", given, "a Curriculum, or the path of a curriculum's file")
-    return given
+            expected = f"a curriculum's file ({error.strerror})"
+            raise ValueError(refusal("curriculum", str(curriculum), expected)) from None
+    fine = isinstance(curriculum, Curriculum)
+    check(fine, "curriculum", curriculum, "a Curriculum, or the path of a curriculum's file")
+    return curriculum
 
 
 @functools.cache
-def _packed(corrected: bool) -> np.ndarray:
-    """The rules of all task sets, a number each: rows would take longer to look up than to use."""
+def _packed_rules(corrected: bool) -> np.ndarray:
+    """Returns the rules of all task sets, one number each: rows are slow to look up."""
     table = tasks.table(corrected)
-    return conversation.packed(Rules(*(table[name] for name in Rules._fields)))
+    return conversation.pack_rules(
+        ConversationRules(*(table[name] for name in ConversationRules._fields))
+    )
 
 
 @struct.dataclass
@@ -87,20 +95,19 @@ class Params:
     """The distribution over streams.
 
     Attributes:
-      order: `int32[max_tasks]`, indices of the curriculum's task sets in `TASK_SETS`; 0 beyond its
-        end.
-      shares: `int32[max_tasks]`, of a mixture: the sum of the shares up to each, out of 65,535.
-      count: `int32[]`, how many task sets the curriculum has.
+      order: `int32[max_tasks]`, indices of the task sets in `TASK_SETS`; 0 beyond the end.
+      shares: `int32[max_tasks]`, the cumulative shares of a mixture's task sets, out of 65,535.
+      count: `int32[]`, the number of task sets in the curriculum.
       mixture: `bool[]`, whether instances draw their task sets.
-      repeats: `int32[]`, of a mixture: so many instances in a row share a draw.
-      threshold: `int32[]`, so many instances solved in a row pass a task set.
+      repeats: `int32[]`, the number of instances in a row that share a draw of a mixture.
+      threshold: `int32[]`, the instances solved in a row that pass a task set.
       horizon: `int32[]`, most steps of a stream.
-      permutation: float `[4]`, how often a stream permutes the bytes in each of the ways
-        `PERMUTATIONS`, in proportion; None in an environment that is not `permuted`.
+      permutation: float `[4]`, relative frequencies of `PERMUTATIONS`; None in an environment that
+        is not `permuted`.
     """
 
     order: Annotated[jax.Array, Range(0)]
-    shares: Annotated[jax.Array, Range(0, _FULL)]
+    shares: Annotated[jax.Array, Range(0, _FULL_SHARE)]
     count: Count
     mixture: jax.Array
     repeats: Annotated[jax.Array, Range(1, 10**6)]
@@ -111,7 +118,7 @@ class Params:
 
 @struct.dataclass
 class Task:
-    """One stream: a curriculum, and the seed of everything that it says.
+    """One stream: its curriculum and its seed.
 
     Attributes:
       seed: `uint32[2]`.
@@ -122,9 +129,9 @@ class Task:
       repeats: `int32[]`.
       threshold: `int32[]`.
       horizon: `int32[]`.
-      shown: `uint8[256]`, what the learner sees for each byte; None in an environment that is not
-        `permuted`, and so is
-      meant: `uint8[256]`, what each byte of the learner means.
+      shown: `uint8[256]`, the byte that the learner sees for each byte; None in an environment
+        that is not `permuted`.
+      meant: `uint8[256]`, the byte that each byte of the learner means; None likewise.
     """
 
     seed: jax.Array
@@ -141,23 +148,23 @@ class Task:
 
 @struct.dataclass
 class State:
-    """A stream in progress, `int32[]` where nothing else is said.
+    """A stream in progress, `int32[]` unless stated.
 
     Attributes:
-      kept: the instance in progress; `talk` has its numbers one by one.
-      question: what is being said, and to be answered.
-      byte: what was said last, before it is permuted.
+      packed: the progress of the instance; `progress` has its numbers one by one.
+      question: the question in progress.
+      byte: the byte that was said last, before it is permuted.
       task: index of the task set in `TASK_SETS`.
       place: its place in the curriculum.
       instance: number of the instance in the stream.
       number: number of the question in the instance.
       solved: instances solved in a row.
       cleared: task sets passed.
-      shown: instances of mini0 so far.
+      mini0_count: instances of mini0 so far.
       time: steps taken.
     """
 
-    kept: Kept
+    packed: PackedProgress
     question: Question
     byte: jax.Array
     task: jax.Array
@@ -166,13 +173,13 @@ class State:
     number: jax.Array
     solved: jax.Array
     cleared: jax.Array
-    shown: jax.Array
+    mini0_count: jax.Array
     time: jax.Array
 
     @property
-    def talk(self) -> Talk:
-        """The instance in progress."""
-        return self.kept.talk
+    def progress(self) -> Progress:
+        """Returns the progress of the instance."""
+        return self.packed.progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,22 +291,22 @@ class ByteStream(Environment[Params, Task, State]):
             check_choice("families", family, FAMILIES)
 
     @property
-    def _families(self) -> tuple[int, ...]:
+    def _family_numbers(self) -> tuple[int, ...]:
         return tuple(i for i, name in enumerate(FAMILIES) if name in self.families)
 
     @property
-    def corrected(self) -> bool:
-        """Whether the reference's slips are corrected."""
+    def is_corrected(self) -> bool:
+        """Returns whether the reference's slips are corrected."""
         return self.rules == "corrected"
 
     # The distribution over streams -----------------------------------------------------------
 
     @property
     def default_params(self) -> Params:
-        """The curricula of the families, as far as the cap goes, for at most 100,000 steps."""
-        own = [task.name for task in TASK_SETS if task.family == LINES]
-        curricula = (*NAMES, *ARITHMETIC_NAMES, *BLOCKS_NAMES, *own)
-        names = [name for name in curricula if self._asks(ALL_NAMES.index(name))]
+        """Returns the curricula of the families, up to the cap, for at most 100,000 steps."""
+        added_names = [task.name for task in TASK_SETS if task.family == LINES]
+        curricula = (*NAMES, *ARITHMETIC_NAMES, *BLOCKS_NAMES, *added_names)
+        names = [name for name in curricula if self._has_task(ALL_NAMES.index(name))]
         fields = self._fields(Curriculum(tuple(names[: self.max_tasks])))
         return Params(
             **{k: jnp.asarray(v) for k, v in fields.items()},
@@ -308,17 +315,17 @@ class ByteStream(Environment[Params, Task, State]):
         )
 
     def suited_to(self, **params: Any) -> ByteStream:
-        """With the families that the curriculum needs, and room for it; see `Environment`."""
+        """Returns the environment with the families and the cap that the curriculum needs."""
         if params.get("curriculum") is None:
             return self
-        curriculum = _curriculum(params["curriculum"])
+        curriculum = _resolve_curriculum(params["curriculum"])
         size = max(self.max_tasks, len(curriculum.tasks))
         return dataclasses.replace(self, families=curriculum.families, max_tasks=size)
 
     def make_params(
         self, curriculum: Curriculum | str | Path | None = None, **overrides: Any
     ) -> Params:
-        """`default_params` with some fields replaced.
+        """Returns `default_params` with some fields replaced.
 
         Args:
           curriculum: says `order`, `shares`, `count`, `mixture`, `repeats` and
@@ -334,24 +341,24 @@ class ByteStream(Environment[Params, Task, State]):
           >>> env.make_params(curriculum=Curriculum(("micro1", "micro4"))).order[:3].tolist()
           [0, 3, 0]
         """
-        given = overrides.get("permutation")
-        accepted = "none, but with make(..., permuted=True)"
-        check(self.permuted or given is None, "permutation", given, accepted)
+        permutation = overrides.get("permutation")
+        expected = "none, but with make(..., permuted=True)"
+        check(self.permuted or permutation is None, "permutation", permutation, expected)
         if not self.permuted:
             overrides.pop("permutation", None)
         if curriculum is not None:
-            overrides = self._fields(_curriculum(curriculum)) | overrides
+            overrides = self._fields(_resolve_curriculum(curriculum)) | overrides
         return super().make_params(**overrides)
 
     def _fields(self, curriculum: Curriculum) -> dict[str, Any]:
         count = len(curriculum.tasks)
-        accepted = f"up to {self.max_tasks} task sets; make(..., max_tasks=...) raises the cap"
-        check(count <= self.max_tasks, "curriculum", f"{count} task sets", accepted)
+        expected = f"up to {self.max_tasks} task sets; make(..., max_tasks=...) raises the cap"
+        check(count <= self.max_tasks, "curriculum", f"{count} task sets", expected)
         order, shares = np.zeros((2, self.max_tasks), np.int32)
         order[:count] = [ALL_NAMES.index(name) for name in curriculum.tasks]
         weights = np.array(curriculum.weights or [1.0] * count)
-        shares[:] = _FULL
-        shares[:count] = np.round(np.cumsum(weights) / weights.sum() * _FULL)
+        shares[:] = _FULL_SHARE
+        shares[:count] = np.round(np.cumsum(weights) / weights.sum() * _FULL_SHARE)
         return {
             "order": order,
             "shares": shares,
@@ -361,8 +368,8 @@ class ByteStream(Environment[Params, Task, State]):
             "threshold": np.int32(curriculum.threshold),
         }
 
-    def _asks(self, task: int) -> bool:
-        return TASK_SETS[task].family in self._families
+    def _has_task(self, task: int) -> bool:
+        return TASK_SETS[task].family in self._family_numbers
 
     def validate(self, params: Params) -> None:
         """Raises ValueError unless `count` is within the cap, and `order` of the families."""
@@ -370,9 +377,9 @@ class ByteStream(Environment[Params, Task, State]):
         most = len(TASK_SETS) - 1
         check_values("order", params.order, params.order <= most, f"integers from 0 to {most}")
         for field in ("order", "shares"):
-            given = getattr(params, field)
-            accepted = f"[{self.max_tasks}]; a curriculum says it, too, in fewer words"
-            check_array(np.shape(given)[-1:] == (self.max_tasks,), field, given, accepted)
+            value = getattr(params, field)
+            expected = f"[{self.max_tasks}]; a curriculum says it, too, in fewer words"
+            check_array(np.shape(value)[-1:] == (self.max_tasks,), field, value, expected)
         count = np.asarray(params.count)
         grid = np.shape(params.order)[:-1]
         check_array(count.shape == grid, "count", count, f"{[*grid]}, one for each order")
@@ -381,26 +388,29 @@ class ByteStream(Environment[Params, Task, State]):
         within = np.arange(self.max_tasks) < count[..., None]
         for task in np.unique(order[within]):
             family = FAMILIES[TASK_SETS[task].family]
-            accepted = f"task sets of {self.families}; families={[*self.families, family]} has it"
-            check(self._asks(task), "curriculum", ALL_NAMES[task], accepted)
-        held = params.permutation is not None
+            expected = f"task sets of {self.families}; families={[*self.families, family]} has it"
+            check(self._has_task(task), "curriculum", ALL_NAMES[task], expected)
+        has_permutation = params.permutation is not None
         check(
-            held == self.permuted, "permutation", params.permutation, f"{self!r}.make_params(...)"
+            has_permutation == self.permuted,
+            "permutation",
+            params.permutation,
+            f"{self!r}.make_params(...)",
         )
-        if held:
+        if has_permutation:
             chances = np.asarray(params.permutation)
             fine = (
                 chances.shape[-1:] == (len(PERMUTATIONS),)
                 and ((chances >= 0) & (chances < np.inf)).all()
             )
-            accepted = f"a number >= 0 for each of {PERMUTATIONS}, not all 0"
-            check(fine and (chances.sum(-1) > 0).all(), "permutation", chances.tolist(), accepted)
+            expected = f"a number >= 0 for each of {PERMUTATIONS}, not all 0"
+            check(fine and (chances.sum(-1) > 0).all(), "permutation", chances.tolist(), expected)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws a stream's seed, from which its permutation follows."""
         seed, shown, meant = jax.random.bits(key, (2,), jnp.uint32), None, None
         if params.permutation is not None:
-            shown, meant = drawn(Seed(seed[0], seed[1]), params.permutation)
+            shown, meant = sample_permutation(Seed(seed[0], seed[1]), params.permutation)
         return Task(
             seed=seed,
             shown=shown,
@@ -416,61 +426,66 @@ class ByteStream(Environment[Params, Task, State]):
 
     # One stream ------------------------------------------------------------------------------
 
-    def _rules(self, task: jax.Array) -> Rules:
-        return conversation.unpacked(jnp.asarray(_packed(self.corrected))[task])
+    def _rules_of(self, task: jax.Array) -> ConversationRules:
+        return conversation.unpack_rules(jnp.asarray(_packed_rules(self.is_corrected))[task])
 
-    def _place(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
-        """Where in the curriculum the task set of an instance is."""
+    def _place_of(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
+        """Returns the place in the curriculum of an instance's task set."""
         seed = Seed(task.seed[0], task.seed[1])
-        draw = (word(seed, _PLACES + instance // task.repeats) >> 16).astype(jnp.int32)
-        drawn = reached(task.shares, draw % _FULL)
-        return jnp.where(task.mixture, jnp.minimum(drawn, task.count - 1), place)
+        draw = (word(seed, _PLACE_DRAWS + instance // task.repeats) >> 16).astype(jnp.int32)
+        sampled = count_reached(task.shares, draw % _FULL_SHARE)
+        return jnp.where(task.mixture, jnp.minimum(sampled, task.count - 1), place)
 
-    def _due(self, state: State, task: Task, heard: Any) -> Due:
+    def _due_text(self, state: State, task: Task, outcome: ReplyOutcome) -> DueText:
         seed = Seed(task.seed[0], task.seed[1])
-        return Due(
-            seed=inner(seed, _INSTANCES + state.instance),
-            series=inner(seed, _SERIES + jnp.maximum(state.shown - 1, 0) // 10),
-            shown=jnp.maximum(state.shown - 1, 0),
+        return DueText(
+            seed=derived_seed(seed, _INSTANCE_DRAWS + state.instance),
+            series=derived_seed(seed, _SERIES_DRAWS + jnp.maximum(state.mini0_count - 1, 0) // 10),
+            mini0_count=jnp.maximum(state.mini0_count - 1, 0),
             task=state.task,
             number=state.number,
-            feedback=heard.feedback,
-            correct=heard.correct,
-            reliable=heard.talk.periods >= RELIABLE,
-            late=heard.late,
-            ask=heard.ask,
-            keep=heard.keep,
+            is_feedback_due=outcome.is_feedback_due,
+            is_correct=outcome.is_correct,
+            is_reliable=outcome.progress.periods >= RELIABLE_AFTER,
+            is_late=outcome.is_late,
+            is_question_due=outcome.is_question_due,
+            keeps_text=outcome.keeps_text,
         )
 
-    def _arrived(self, state: State, task: Task, place: jax.Array) -> State:
-        """The state at the beginning of an instance of the task set at a place."""
-        place = self._place(task, place, state.instance)
+    def _start_instance(self, state: State, task: Task, place: jax.Array) -> State:
+        """Returns the state at the beginning of an instance of the task set at a place."""
+        place = self._place_of(task, place, state.instance)
         index = task.order[jnp.clip(place, 0, self.max_tasks - 1)].astype(jnp.int32)
-        first = TASK_SETS.index(next(t for t in TASK_SETS if t.name == "mini0"))
+        mini0 = TASK_SETS.index(next(t for t in TASK_SETS if t.name == "mini0"))
         return dataclasses.replace(
             state,
-            kept=kept(conversation.first_talk(self._rules(index).know)),
+            packed=pack_progress(conversation.first_progress(self._rules_of(index).know)),
             task=index,
             place=place,
             number=jnp.zeros((), jnp.int32),
-            shown=state.shown + (index == first),
+            mini0_count=state.mini0_count + (index == mini0),
         )
 
     def initial(self, key: jax.Array, task: Task) -> State:
-        """The stream after its first byte; `key` has no say in it."""
+        """Returns the stream after its first byte; it does not depend on `key`."""
         del key
-        zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-        state = State(kept(conversation.first_talk(zero)), blank(), *[zero] * 9)
-        state = self._arrived(state, task, zero)
-        due = self._due(state, task, Heard(state.talk, zero, no, no, no, ~no, no, no))
-        question = first(self.corrected, self._families, due)
-        # What was said last.
+        zero, false = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        state = State(
+            pack_progress(conversation.first_progress(zero)), empty_question(), *[zero] * 9
+        )
+        state = self._start_instance(state, task, zero)
+        due = self._due_text(
+            state,
+            task,
+            ReplyOutcome(state.progress, zero, false, false, false, ~false, false, false),
+        )
+        question = first_question(self.is_corrected, self._family_numbers, due)
         byte = _pool()[question.tokens[0]].astype(jnp.int32)
-        begun = dataclasses.replace(state.kept, clock=state.kept.clock + 1)
-        return dataclasses.replace(state, kept=begun, question=question, byte=byte)
+        packed = dataclasses.replace(state.packed, clock=state.packed.clock + 1)
+        return dataclasses.replace(state, packed=packed, question=question, byte=byte)
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """The learner's byte `action: int32[]` is heard, and the next byte said.
+        """Processes the learner's byte `action: int32[]` and says the next byte.
 
         Returns:
           The transition; `info` see the class.
@@ -478,53 +493,57 @@ class ByteStream(Environment[Params, Task, State]):
         del noise
         if task.meant is not None:
             action = task.meant[action].astype(jnp.int32)
-        rules = self._rules(state.task)
+        rules = self._rules_of(state.task)
         pool = _pool()
-        heard = interpreter.hear(pool, rules, state.question, state.talk, action, self.corrected)
-        ended = heard.switch
-        solved = ended & (heard.talk.result == 1)
-        row = jnp.where(ended, jnp.where(solved, state.solved + 1, 0), state.solved)
+        outcome = interpreter.process_reply(
+            pool, rules, state.question, state.progress, action, self.is_corrected
+        )
+        ended = outcome.starts_next
+        solved = ended & (outcome.progress.result == 1)
+        streak = jnp.where(ended, jnp.where(solved, state.solved + 1, 0), state.solved)
         threshold = task.threshold
-        if self.corrected:
+        if self.is_corrected:
             threshold = jnp.where(rules.fatal == 1, MINI_FACTOR * threshold, threshold)
-        passed = ended & (row >= threshold) & ~task.mixture
+        passed = ended & (streak >= threshold) & ~task.mixture
         cleared = state.cleared + passed
         complete = passed & (cleared == task.count)
 
-        talk = kept(heard.talk)
-        stays = dataclasses.replace(state, kept=talk, number=state.number + heard.ask)
-        next_one = dataclasses.replace(state, kept=talk, instance=state.instance + 1)
-        arrived = self._arrived(next_one, task, state.place + passed)
-        after = jax.tree.map(lambda a, b: jnp.where(ended, a, b), arrived, stays)
-        # What `initial` has left for now, see `refill.first`.
-        rest = (state.time == 0) & (
-            jnp.asarray(tasks.table(self.corrected)["family"])[state.task] != MAPPING
+        packed = pack_progress(outcome.progress)
+        same_instance = dataclasses.replace(
+            state, packed=packed, number=state.number + outcome.is_question_due
         )
-        heard = heard._replace(
-            feedback=heard.feedback & ~ended,
-            ask=(heard.ask | ended | rest) & ~complete,
-            keep=heard.keep & ~ended,
+        next_instance = dataclasses.replace(state, packed=packed, instance=state.instance + 1)
+        started = self._start_instance(next_instance, task, state.place + passed)
+        after = jax.tree.map(lambda a, b: jnp.where(ended, a, b), started, same_instance)
+        # `initial` leaves the rest of the first question, see `refill.first_question`.
+        needs_rest = (state.time == 0) & (
+            jnp.asarray(tasks.table(self.is_corrected)["family"])[state.task] != MAPPING
         )
-        question = refilled(
-            self.corrected,
-            self._families,
+        outcome = outcome._replace(
+            is_feedback_due=outcome.is_feedback_due & ~ended,
+            is_question_due=(outcome.is_question_due | ended | needs_rest) & ~complete,
+            keeps_text=outcome.keeps_text & ~ended,
+        )
+        question = refill_question(
+            self.is_corrected,
+            self._family_numbers,
             self.composition,
-            self._due(after, task, heard),
+            self._due_text(after, task, outcome),
             state.question,
         )
-        byte, question, talk = interpreter.speak(pool, question, after.talk)
+        byte, question, progress = interpreter.say_byte(pool, question, after.progress)
         time = state.time + 1
         return Transition(
             state=dataclasses.replace(
                 after,
-                kept=kept(talk),
+                packed=pack_progress(progress),
                 question=question,
                 byte=byte,
-                solved=jnp.where(passed, 0, row),
+                solved=jnp.where(passed, 0, streak),
                 cleared=cleared,
                 time=time,
             ),
-            reward=heard.reward.astype(jnp.result_type(float)),
+            reward=outcome.reward.astype(jnp.result_type(float)),
             terminated=complete,
             truncated=(time >= task.horizon) & ~complete,
             info={
@@ -532,76 +551,80 @@ class ByteStream(Environment[Params, Task, State]):
                 "instance": state.instance,
                 "instance_ended": ended,
                 "solved": solved,
-                "instance_steps": state.talk.time,
+                "instance_steps": state.progress.time,
                 "cleared": cleared,
             },
         )
 
     def observe(self, state: State, task: Task) -> jax.Array:
-        """The byte that was said last, `int32[]`."""
-        return _shown(task, state.byte)
+        """Returns the byte that was said last, `int32[]`."""
+        return _encode_bytes(task, state.byte)
 
     # Spaces and views ------------------------------------------------------------------------
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The bytes."""
+        """Returns the space of bytes."""
         del task
         return spaces.Discrete(256)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The bytes."""
+        """Returns the space of bytes."""
         del task
         return spaces.Discrete(256)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What is to be said now, and why.
+        """Returns the byte of an accepted answer and the reasons for it.
 
         Returns:
-          answer: `int32[]`, the byte that an oracle says: of an accepted answer, or a space.
-          answering: `bool[]`, whether what is said now belongs to an answer.
+          answer: `int32[]`, the next byte of an accepted answer, or a space.
+          answering: `bool[]`, whether the learner's next byte belongs to its answer.
           task: `int32[]`, index of the task set in `TASK_SETS`.
 
           If the environment is `permuted`, these and what follows are in the stream's alphabet, and
-          there are: `byte`, `int32[]`, what was said last, before it is permuted; `shown` and
-          `meant`, see `Task`.
+          there are: `byte`, `int32[]`, the byte that was said last, before it is permuted; `shown`
+          and `meant`, see `Task`.
 
-          And `with_text`: `text`, `uint8[192]`, what is being said, feedback and question, of which
-          `said` bytes were; `target`, `uint8[64]`, an answer that is accepted. 0 beyond their ends.
+          With `with_text` also `text`, `uint8[192]`, the feedback and the question; `said`,
+          `int32[]`, how many of its bytes were said; `target`, `uint8[64]`, an accepted answer.
           Before the first step they may lack all but the first byte.
         """
-        question, talk = state.question, state.talk
-        answering = (question.cursor >= question.end) & (talk.ended == 0)
-        mini = self._rules(state.task).mini == 1
-        said = jnp.where(mini, talk.matched, talk.said)
-        byte = interpreter.expected(_pool(), question, talk, mini)
-        told = {
-            "answer": _shown(task, jnp.where(answering & (said < question.size), byte, SPACE)),
+        question, progress = state.question, state.progress
+        answering = (question.cursor >= question.end) & (progress.end_stage == 0)
+        mini = self._rules_of(state.task).mini == 1
+        answer_bytes = jnp.where(mini, progress.matched, progress.answer_bytes)
+        byte = interpreter.expected_byte(_pool(), question, progress, mini)
+        views = {
+            "answer": _encode_bytes(
+                task, jnp.where(answering & (answer_bytes < question.size), byte, SPACE)
+            ),
             "answering": answering,
             "task": state.task,
         }
         if task.shown is not None and task.meant is not None:
-            told |= {"byte": state.byte, "shown": task.shown, "meant": task.meant}
+            views |= {"byte": state.byte, "shown": task.shown, "meant": task.meant}
         if not self.with_text:
-            return told
-        return told | {
-            "text": _shown(task, rendered(_pool(), *question.text, 192)),
+            return views
+        return views | {
+            "text": _encode_bytes(task, render(_pool(), *question.text, 192)),
             "said": question.cursor,
-            "target": _shown(task, rendered(_pool(), *question.answer, 64)),
+            "target": _encode_bytes(task, render(_pool(), *question.answer, 64)),
         }
 
     def describe(self, state: State, task: Task) -> str:
-        """One line: where the stream stands, what is said, what is to be answered."""
-        question, talk = state.question, state.talk
+        """Returns one line: the stream's position, what is said and the right answer."""
+        question, progress = state.question, state.progress
 
         def text(row: tuple[jax.Array, jax.Array]) -> str:
             size = int(row[1][-1])
-            return bytes(_shown(task, rendered(_pool(), *row, size)).tolist()).decode("latin-1")
+            return bytes(_encode_bytes(task, render(_pool(), *row, size)).tolist()).decode(
+                "latin-1"
+            )
 
-        said, cursor = text(question.text), int(question.cursor)
+        message, cursor = text(question.text), int(question.cursor)
         return (
             f"step {int(state.time)}, {ALL_NAMES[int(state.task)]}, instance {int(state.instance)} "
             f"({int(state.solved)} of {int(task.threshold)} solved), question "
-            f"{int(state.number)}: said {said[:cursor]!r}, to come {said[cursor:]!r}, right is "
-            f"{text(question.answer)!r}; "
-            f"{int(talk.streak)} right in a row"
+            f"{int(state.number)}: said {message[:cursor]!r}, to come {message[cursor:]!r}, "
+            f"right is {text(question.answer)!r}; "
+            f"{int(progress.streak)} right in a row"
         )

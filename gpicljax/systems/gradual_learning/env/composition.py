@@ -18,7 +18,7 @@ OPERATIONS = ("reverse", "concatenate", "interleave", "union", "exclude")
 
 @functools.cache
 def second_operands(composition: str) -> tuple[np.ndarray, np.ndarray]:
-    """Which second operands go with operations and first operands.
+    """Returns the second operands that go with operations and first operands.
 
     A third of the pairs of operands is held out of each operation, and no pair of two of the first
     three operations, or of both of the last two: it is seen with the others. All that an operation
@@ -29,18 +29,14 @@ def second_operands(composition: str) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
       `int32[operations, 6, 6]`, their numbers, repeated; and `int32[operations, 6]`, how many.
-
-    Example:
-      >>> [int(second_operands(part)[1][0].sum()) for part in ("train", "test")]  # of 6 times 6
-      [24, 12]
     """
     rows = np.zeros((len(OPERATIONS), 6, 6), np.int32)
     counts = np.zeros((len(OPERATIONS), 6), np.int32)
     for number, name in enumerate(OPERATIONS):
         letters = name in ("union", "exclude")
         for first in range(6):
-            of = np.arange(4 if letters else len(PAIRS))
-            held_out = (first + of + number) % 3 == 0
-            of = of[held_out == (composition == "test")]
-            rows[number, first], counts[number, first] = np.resize(of, 6), len(of)
+            seconds = np.arange(4 if letters else len(PAIRS))
+            held_out = (first + seconds + number) % 3 == 0
+            seconds = seconds[held_out == (composition == "test")]
+            rows[number, first], counts[number, first] = np.resize(seconds, 6), len(seconds)
     return rows, counts

@@ -1,7 +1,7 @@
-"""What a conversation consists of: a task's rules, a question, and where an instance stands.
+"""Types of a conversation: the rules of a task, a question, and the progress of an instance.
 
-Streams carry few rows: what there are many of lies side by side in numbers, in bits (`posed`,
-`kept`, `packed`).
+Streams carry few arrays: small numbers share an integer (`make_question`, `pack_progress`,
+`pack_rules`).
 
 Source: section A.1.2 of the challenge's document.
 """
@@ -17,41 +17,41 @@ import numpy as np
 from flax import struct
 
 from gpicljax.systems.gradual_learning.env import bits
-from gpicljax.systems.gradual_learning.env.pool import laid_in_two, row_of, shared
+from gpicljax.systems.gradual_learning.env.pool import lay_out_in_two, row_of, shared_pool
 
 SPACE, PERIOD = 32, 46
 TEXT = 36
-"""Tokens of a feedback and a question."""
+"""Most tokens of feedback and a question."""
 ANSWER = 8
-"""Tokens of an answer, of which the last is its period, if it has one."""
+"""Tokens of an answer; the last is its period, if it has one."""
 PATTERN = 12
 
 EXACT, ONE_OF, LACKING, CONTAINING = range(4)
-"""What is accepted: the target; one of four patterns of three bytes; a non-empty answer without
-the first pattern's byte; an answer in which one of the patterns occurs."""
+"""Kinds of accepted answers: the target; one of four patterns of three bytes; any answer without
+the first pattern's byte; any answer that contains one of the patterns."""
 
 AT_ONCE, ONE_RIGHT, LETTER_RIGHT, OPTIONS, ALL_ASKED = range(5)
-"""When a learner should know: at once; after a right answer or 69 wrong ones; after a right answer
-to one of the first four keys or 26 wrong ones; when no key has more than one option left of 26;
-when every key was asked."""
+"""Times from which a learner can know the mapping: at once; after a right answer or 69 wrong ones;
+after a right answer to one of the first four keys or 26 wrong ones; when every key has one option
+left of 26; when every key was asked."""
 
 
-class Rules(NamedTuple):
-    """A task's row of numbers, `int32[]` each.
+class ConversationRules(NamedTuple):
+    """The rules of a task, `int32[]` each.
 
     Attributes:
-      spoken: 1 if answers end with a period, 0 if with as many bytes as the target has.
-      limit: of answers that end with a period, the most bytes, silent ones included; 0: none.
-      know: when the learner should know, see above.
-      tolerance: how many times as many questions a failing instance is continued for.
-      needed: how many right answers in a row solve an instance.
-      fatal: 1 if a wrong answer ends it.
-      patience: after how many steps it ends.
-      mini: 1 if the talk is that of the mini tasks.
-      lenient: 1 if an answer begins with its first byte that is no space.
-      letters: 1 if only the first four keys count towards the answers needed.
+      spoken: 1 if answers end with a period, 0 if they end at the length of the target.
+      limit: most bytes of an answer that ends with a period, silent ones included; 0 for any.
+      know: the time from which a learner can know the mapping, see above.
+      tolerance: a failing instance goes on for so many times as many questions.
+      needed: the right answers in a row that solve an instance.
+      fatal: 1 if a wrong answer ends the instance.
+      patience: the steps after which the instance ends.
+      mini: 1 in the conversation of the mini tasks.
+      lenient: 1 if spaces in front of an answer do not belong to it.
+      letters: 1 if only answers to the first four keys count.
       mute: 1 if there is no feedback.
-      strict: 1 if an answer is wrong with its first wrong byte.
+      strict: 1 if the first wrong byte decides an answer.
       graded: 1 if each right byte is rewarded.
       repeats: 1 if a wrong answer to a key that was asked before fails the instance.
     """
@@ -74,13 +74,13 @@ class Rules(NamedTuple):
 
 @struct.dataclass
 class Question:
-    """What is said, and what is to be answered, in as few arrays as possible: see `posed`.
+    """A text to be said and the answers that are accepted, in as few arrays as possible.
 
     Attributes:
-      tokens: `int32[TEXT + ANSWER]`, where the tokens of the text and of an accepted answer are.
-      bytes: `uint8[TEXT + ANSWER + PATTERN]`, where they end, see `pool.laid`; and the pattern of
-        acceptors other than `EXACT`.
-      marks: `int32[]`, all that follows.
+      tokens: `int32[TEXT + ANSWER]`, the bases of the tokens of the text and of an answer.
+      bytes: `uint8[TEXT + ANSWER + PATTERN]`, the tokens' ends, see `pool.lay_out`, and the
+        pattern of acceptors other than `EXACT`.
+      marks: `int32[]`, the cursor, the acceptor, the style, the key and the keys.
     """
 
     tokens: jax.Array
@@ -89,60 +89,60 @@ class Question:
 
     @property
     def text(self) -> tuple[jax.Array, jax.Array]:
-        """What is being said, `int32[TEXT]` and `uint8[TEXT]`, see `pool.laid`."""
+        """Returns the text, `int32[TEXT]` and `uint8[TEXT]`; see `pool.lay_out`."""
         return self.tokens[:TEXT], self.bytes[:TEXT]
 
     @property
     def answer(self) -> tuple[jax.Array, jax.Array]:
-        """An answer that is accepted, `int32[ANSWER]` and `uint8[ANSWER]`, see `pool.laid`."""
+        """Returns an accepted answer, `int32[ANSWER]` and `uint8[ANSWER]`; see `pool.lay_out`."""
         return self.tokens[TEXT:], self.bytes[TEXT : TEXT + ANSWER]
 
     @property
     def pattern(self) -> jax.Array:
-        """For acceptors other than `EXACT`, `uint8[PATTERN]`."""
+        """Returns the patterns of acceptors other than `EXACT`, `uint8[PATTERN]`."""
         return self.bytes[TEXT + ANSWER :]
 
     @property
     def end(self) -> jax.Array:
-        """How many bytes are said, `int32[]`."""
+        """Returns the length of the text in bytes, `int32[]`."""
         return self.bytes[TEXT - 1].astype(jnp.int32)
 
     @property
     def size(self) -> jax.Array:
-        """How many bytes the answer has, `int32[]`."""
+        """Returns the length of the answer in bytes, `int32[]`."""
         return self.bytes[TEXT + ANSWER - 1].astype(jnp.int32)
 
     @property
     def cursor(self) -> jax.Array:
-        """How much of the text was said, `int32[]`."""
-        return bits.part(self.marks, _MARKS, 0)
+        """Returns the number of bytes of the text that were said, `int32[]`."""
+        return bits.part(self.marks, _QUESTION_WIDTHS, 0)
 
     @property
     def acceptor(self) -> jax.Array:
-        """What is accepted, `int32[]`, see above."""
-        return bits.part(self.marks, _MARKS, 1)
+        """Returns the kind of answer that is accepted, `int32[]`, see above."""
+        return bits.part(self.marks, _QUESTION_WIDTHS, 1)
 
     @property
     def style(self) -> jax.Array:
-        """Which feedback, `int32[]`."""
-        return bits.part(self.marks, _MARKS, 2)
+        """Returns the style of the feedback, `int32[]`."""
+        return bits.part(self.marks, _QUESTION_WIDTHS, 2)
 
     @property
     def key(self) -> jax.Array:
-        """Which key of a mapping, `int32[]`."""
-        return bits.part(self.marks, _MARKS, 3)
+        """Returns the key of the mapping that is asked about, `int32[]`."""
+        return bits.part(self.marks, _QUESTION_WIDTHS, 3)
 
     @property
     def keys(self) -> jax.Array:
-        """Bits of the keys that the mapping has, `int32[]`."""
-        return bits.part(self.marks, _MARKS, 4)
+        """Returns the bits of the keys that the mapping has, `int32[]`."""
+        return bits.part(self.marks, _QUESTION_WIDTHS, 4)
 
 
-_MARKS = (8, 2, 4, 4, 12)
-"""How many bits the cursor, the acceptor, the style, the key and the keys of a question take."""
+_QUESTION_WIDTHS = (8, 2, 4, 4, 12)
+"""Bits of the cursor, the acceptor, the style, the key and the keys of a question."""
 
 
-def posed(
+def make_question(
     text: jax.Array,
     answer: jax.Array,
     pattern: jax.Array,
@@ -152,7 +152,7 @@ def posed(
     key: Any,
     keys: Any,
 ) -> Question:
-    """A question of which `cursor` bytes were said.
+    """Returns a question of which `cursor` bytes were said.
 
     Args:
       text: `int32[TEXT]` tokens, of at most 255 bytes.
@@ -163,25 +163,18 @@ def posed(
       style: below 16.
       key: below 16.
       keys: below 2**12.
-
-    Example:
-      >>> row = jnp.zeros(TEXT + ANSWER, jnp.int32).at[0].set(shared().token("say"))
-      >>> none = jnp.zeros(PATTERN, jnp.uint8)
-      >>> question = posed(row[:TEXT], row[TEXT:], none, 1, EXACT, 7, 3, 15)
-      >>> [int(x) for x in (question.end, question.cursor, question.style, question.key)]
-      [3, 1, 7, 3]
     """
     row = jnp.concatenate([text, answer]).astype(jnp.int32)
-    tokens, ends = laid_in_two(row, TEXT)
-    marks = bits.pack([cursor, acceptor, style, key, keys], _MARKS)
+    tokens, ends = lay_out_in_two(row, TEXT)
+    marks = bits.pack([cursor, acceptor, style, key, keys], _QUESTION_WIDTHS)
     return Question(tokens, jnp.concatenate([ends, pattern]), marks)
 
 
-class Asked(NamedTuple):
-    """A question as it is drawn; see `Question`.
+class QuestionParts(NamedTuple):
+    """The parts of a question before they are packed; see `Question`.
 
     Attributes:
-      text: `int32[K]`, its tokens; feedback and they are at most `TEXT`.
+      text: `int32[K]`, its tokens; with those of feedback at most `TEXT`.
       answer: `int32[ANSWER]`, tokens.
       pattern: `uint8[PATTERN]`.
       acceptor: `int32[]`.
@@ -199,8 +192,8 @@ class Asked(NamedTuple):
     keys: jax.Array
 
 
-def asked_exactly(text: jax.Array, answer: jax.Array, style: Any) -> Asked:
-    """A question without keys, to which only one answer is right.
+def exact_question(text: jax.Array, answer: jax.Array, style: Any) -> QuestionParts:
+    """Returns a question without keys, to which only one answer is right.
 
     Args:
       text: `int32[K]`, its tokens.
@@ -208,9 +201,9 @@ def asked_exactly(text: jax.Array, answer: jax.Array, style: Any) -> Asked:
       style: `int32[]`, which feedback.
     """
     zero = jnp.zeros((), jnp.int32)
-    return Asked(
+    return QuestionParts(
         text=text,
-        answer=row_of(answer, np.zeros(ANSWER - 1 - len(answer)), shared().token(".")),
+        answer=row_of(answer, np.zeros(ANSWER - 1 - len(answer)), shared_pool().token(".")),
         pattern=jnp.zeros(PATTERN, jnp.uint8),
         acceptor=jnp.full((), EXACT, jnp.int32),
         style=jnp.asarray(style, jnp.int32),
@@ -220,49 +213,49 @@ def asked_exactly(text: jax.Array, answer: jax.Array, style: Any) -> Asked:
 
 
 @struct.dataclass
-class Talk:
-    """An instance in progress, `int32[]` each but for `uint32[]` memory.
+class Progress:
+    """The progress of an instance, `int32[]` each but for `uint32[]` memory.
 
     Attributes:
       time: steps taken.
-      said: bytes of the answer so far, and
-      waited: the spaces before it.
-      matched: what the acceptor remembers of it.
+      answer_bytes: bytes of the answer so far.
+      leading_spaces: spaces before the answer.
+      matched: bits of what the acceptor has matched.
       streak: right answers in a row.
       periods: answers in a row that ended with their period, 7 for more.
-      asked: answers decided.
-      limit: after how many a solution comes too late; 0 while unknown, negative if any does.
-      final: after how many the instance fails; 0 while unknown.
-      known: whether the learner should know.
-      memory: what `know` remembers.
-      ended: 1 if the instance has, 2 if the space after it was said.
+      answers: number of answers that are complete.
+      late_after: answers after which a solution is late; 0 while open, negative if it always is.
+      fails_after: answers after which the instance fails; 0 while open.
+      is_knowable: whether a learner can know the mapping.
+      memory: the state from which `is_knowable` follows.
+      end_stage: 1 once the instance has ended, 2 once the space after it was said.
       result: -1 while open, 0 failed, 1 solved.
     """
 
     time: jax.Array
-    said: jax.Array
-    waited: jax.Array
+    answer_bytes: jax.Array
+    leading_spaces: jax.Array
     matched: jax.Array
     streak: jax.Array
     periods: jax.Array
-    asked: jax.Array
-    limit: jax.Array
-    final: jax.Array
-    known: jax.Array
+    answers: jax.Array
+    late_after: jax.Array
+    fails_after: jax.Array
+    is_knowable: jax.Array
     memory: jax.Array
-    ended: jax.Array
+    end_stage: jax.Array
     result: jax.Array
 
 
 @struct.dataclass
-class Kept:
-    """An instance in progress as it is carried from step to step: its numbers side by side.
+class PackedProgress:
+    """The progress of an instance as it is carried from step to step, several numbers in one.
 
     Attributes:
-      clock: `int32[]`, `time` and `asked`.
-      answer: `int32[]`, `said` and `waited`.
-      ends: `int32[]`, `final` and `limit`.
-      marks: `int32[]`, what is left.
+      clock: `int32[]`, `time` and `answers`.
+      answer: `int32[]`, `answer_bytes` and `leading_spaces`.
+      ends: `int32[]`, `fails_after` and `late_after`.
+      marks: `int32[]`, the other numbers.
       memory: `uint32[]`.
     """
 
@@ -273,105 +266,113 @@ class Kept:
     memory: jax.Array
 
     @property
-    def talk(self) -> Talk:
-        """The numbers, one by one."""
-        time, asked = bits.unpack(self.clock, _HALVES)
-        said, waited = bits.unpack(self.answer, _HALVES)
-        final, limit = bits.unpack(self.ends, _HALVES)
-        matched, streak, periods, known, ended, result = bits.unpack(self.marks, _TALK)
-        return Talk(
+    def progress(self) -> Progress:
+        """Returns the numbers one by one."""
+        time, answers = bits.unpack(self.clock, _HALF_WIDTHS)
+        answer_bytes, leading_spaces = bits.unpack(self.answer, _HALF_WIDTHS)
+        fails_after, late_after = bits.unpack(self.ends, _HALF_WIDTHS)
+        matched, streak, periods, is_knowable, end_stage, result = bits.unpack(
+            self.marks, _MARK_WIDTHS
+        )
+        return Progress(
             time=time,
-            said=said,
-            waited=waited,
+            answer_bytes=answer_bytes,
+            leading_spaces=leading_spaces,
             matched=matched,
             streak=streak,
             periods=periods,
-            asked=asked,
-            limit=limit,
-            final=final,
-            known=known,
+            answers=answers,
+            late_after=late_after,
+            fails_after=fails_after,
+            is_knowable=is_knowable,
             memory=self.memory,
-            ended=ended,
+            end_stage=end_stage,
             result=result - 1,
         )
 
 
-_HALVES = (16, 15)
-"""How many bits two counts take that are carried in one number."""
-_TALK = (PATTERN + 1, 4, 3, 1, 2, 2)
-"""How many bits these take: matched, streak, periods, known, ended and result."""
-MOST_PERIODS = 7
-"""That are counted; the field has three bits."""
+_HALF_WIDTHS = (16, 15)
+"""Bits of two counts that share a number."""
+_MARK_WIDTHS = (PATTERN + 1, 4, 3, 1, 2, 2)
+"""Bits of `matched`, `streak`, `periods`, `is_knowable`, `end_stage` and `result`."""
+PERIODS_CAP = 7
+"""Cap on the counted answers that end with a period; stored in three bits."""
 
 
-def kept(talk: Talk) -> Kept:
-    """A talk as it is carried: counts stay below 2**15, for no instance lasts that long."""
-    marks = talk.matched, talk.streak, talk.periods, talk.known, talk.ended, talk.result + 1
-    return Kept(
-        clock=bits.pack([talk.time, talk.asked], _HALVES),
-        answer=bits.pack([talk.said, talk.waited], _HALVES),
-        ends=bits.pack([talk.final, talk.limit], _HALVES),
-        marks=bits.pack(marks, _TALK),
-        memory=talk.memory,
+def pack_progress(progress: Progress) -> PackedProgress:
+    """Packs the progress; counts stay below 2**15, for no instance lasts that long."""
+    marks = (
+        progress.matched,
+        progress.streak,
+        progress.periods,
+        progress.is_knowable,
+        progress.end_stage,
+        progress.result + 1,
+    )
+    return PackedProgress(
+        clock=bits.pack([progress.time, progress.answers], _HALF_WIDTHS),
+        answer=bits.pack([progress.answer_bytes, progress.leading_spaces], _HALF_WIDTHS),
+        ends=bits.pack([progress.fails_after, progress.late_after], _HALF_WIDTHS),
+        marks=bits.pack(marks, _MARK_WIDTHS),
+        memory=progress.memory,
     )
 
 
-def packed(rules: Rules) -> np.ndarray:
-    """Rules as one number, `int32[...]`."""
-    units = [np.asarray(value) // scale for value, scale in zip(rules, _SCALES, strict=True)]
-    for value, unit, width, scale in zip(rules, units, _WIDTHS, _SCALES, strict=True):
+def pack_rules(rules: ConversationRules) -> np.ndarray:
+    """Returns rules as one number, `int32[...]`."""
+    units = [np.asarray(value) // scale for value, scale in zip(rules, _RULE_UNITS, strict=True)]
+    for value, unit, width, scale in zip(rules, units, _RULE_WIDTHS, _RULE_UNITS, strict=True):
         assert (unit < 2**width).all() and (unit * scale == value).all(), (value, width)
     with jax.ensure_compile_time_eval():
-        return np.asarray(bits.pack(units, _WIDTHS))
+        return np.asarray(bits.pack(units, _RULE_WIDTHS))
 
 
-def unpacked(number: jax.Array) -> Rules:
-    """Rules from their number, see `packed`."""
-    units = bits.unpack(number, _WIDTHS)
-    return Rules(*(unit * scale for unit, scale in zip(units, _SCALES, strict=True)))
+def unpack_rules(number: jax.Array) -> ConversationRules:
+    """Returns the rules of a number that `pack_rules` returned."""
+    units = bits.unpack(number, _RULE_WIDTHS)
+    return ConversationRules(
+        *(unit * scale for unit, scale in zip(units, _RULE_UNITS, strict=True))
+    )
 
 
-# For each of the rules, how many bits it takes, and in what unit.
-_WIDTHS = (1, 7, 3, 2, 4, 1, 4, 1, 1, 1, 1, 1, 1, 1)
-_SCALES = (1, 1, 1, 1, 1, 1, 1_000, 1, 1, 1, 1, 1, 1, 1)
+# The bits of each rule, and its unit.
+_RULE_WIDTHS = (1, 7, 3, 2, 4, 1, 4, 1, 1, 1, 1, 1, 1, 1)
+_RULE_UNITS = (1, 1, 1, 1, 1, 1, 1_000, 1, 1, 1, 1, 1, 1, 1)
 
 
-class Heard(NamedTuple):
-    """What became of a byte.
+class ReplyOutcome(NamedTuple):
+    """The outcome of one byte of the learner.
 
     Attributes:
-      talk: the instance after it.
+      progress: the progress after the byte.
       reward: `int32[]`.
-      feedback: `bool[]`, feedback is due, on
-      correct: `bool[]`, a right answer or a wrong one;
-      late: `bool[]`, a right one as time ran out: what is said to a wrong one comes before.
-      ask: `bool[]`, a question is due.
-      keep: `bool[]`, the rest of the text is said before the feedback.
-      switch: `bool[]`, the instance is over: the next one begins with this very step.
+      is_feedback_due: `bool[]`, whether feedback is due.
+      is_correct: `bool[]`, whether the answer was right.
+      is_late: `bool[]`, whether a right answer came as time ran out; feedback on a wrong one is
+        then said first.
+      is_question_due: `bool[]`, whether a question is due.
+      keeps_text: `bool[]`, whether the rest of the text is said before the feedback.
+      starts_next: `bool[]`, whether the next instance begins with this step.
     """
 
-    talk: Talk
+    progress: Progress
     reward: jax.Array
-    feedback: jax.Array
-    correct: jax.Array
-    late: jax.Array
-    ask: jax.Array
-    keep: jax.Array
-    switch: jax.Array
+    is_feedback_due: jax.Array
+    is_correct: jax.Array
+    is_late: jax.Array
+    is_question_due: jax.Array
+    keeps_text: jax.Array
+    starts_next: jax.Array
 
 
-def first_talk(know: jax.Array) -> Talk:
-    """An instance of which nothing was said yet.
+def first_progress(know: jax.Array) -> Progress:
+    """Returns the progress of an instance that has only begun.
 
     Args:
       know: `int32[]`, see `Rules`.
-
-    Example:
-      >>> int(first_talk(jnp.int32(AT_ONCE)).result)
-      -1
     """
     zero = jnp.zeros((), jnp.int32)
     options = np.uint32(0x1A1A1A1A)
     memory = jnp.where(know == OPTIONS, options, np.uint32(0))
-    talk = Talk(*[zero] * 13)
-    return dataclasses.replace(talk, memory=memory, result=jnp.full((), -1, jnp.int32))
+    progress = Progress(*[zero] * 13)
+    return dataclasses.replace(progress, memory=memory, result=jnp.full((), -1, jnp.int32))

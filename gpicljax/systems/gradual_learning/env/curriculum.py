@@ -42,7 +42,7 @@ FORMAT = "gpicljax curriculum 1"
 
 @dataclasses.dataclass(frozen=True)
 class Curriculum:
-    """Which task sets a stream goes through.
+    """The task sets of a stream, and the rule by which they follow each other.
 
     Args:
       tasks: names of task sets, in their order.
@@ -84,29 +84,29 @@ class Curriculum:
         for task in self.tasks:
             check_choice("tasks", task, ALL_NAMES)
         for task, needed in self.requires:
-            for each in (task, *needed):
-                check_choice("requires", each, ALL_NAMES)
+            for name in (task, *needed):
+                check_choice("requires", name, ALL_NAMES)
         fits = not self.weights or (
             self.mode == "mixture"
             and len(self.weights) == len(self.tasks)
             and all(0 <= weight < float("inf") for weight in self.weights)
             and 0 < sum(self.weights) < float("inf")
         )
-        accepted = "none, or for a mixture a number >= 0 for each task, not all 0"
-        check(fits, "weights", self.weights, accepted)
+        expected = "none, or for a mixture a number >= 0 for each task, not all 0"
+        check(fits, "weights", self.weights, expected)
         fits = self.mode == "mixture" or self.repeats == 1
         check(fits, "repeats", self.repeats, "1, or a mixture")
         check_no_circle("requires", self.prerequisites)
 
     @property
     def prerequisites(self) -> dict[str, tuple[str, ...]]:
-        """What each task set of the curriculum builds on, whether that is in it or not."""
-        known = {task.name: task.requires for task in TASK_SETS} | dict(self.requires)
-        return {name: tuple(known[name]) for name in dict.fromkeys(self.tasks)}
+        """Returns the prerequisites of each task set, whether in the curriculum or not."""
+        required_by_name = {task.name: task.requires for task in TASK_SETS} | dict(self.requires)
+        return {name: tuple(required_by_name[name]) for name in dict.fromkeys(self.tasks)}
 
     @property
     def families(self) -> tuple[str, ...]:
-        """What an environment needs to pose them, see `ByteStream`.
+        """Returns the families of questions that the curriculum needs, see `ByteStream`.
 
         Example:
           >>> Curriculum(("micro1", "micro5.1", "micro6")).families
@@ -117,7 +117,7 @@ class Curriculum:
 
 
 def predecessors(name: str, requires: Mapping[str, Sequence[str]] | None = None) -> list[str]:
-    """Everything that a task set builds on, in an order in which it can be learnt.
+    """Returns everything that a task set builds on, in an order in which it can be learnt.
 
     Raises:
       ValueError: for an unknown name, and requirements in a circle.
@@ -125,16 +125,16 @@ def predecessors(name: str, requires: Mapping[str, Sequence[str]] | None = None)
     graph = {task.name: task.requires for task in TASK_SETS} if requires is None else requires
     check_choice("name", name, graph)
     check_no_circle("requires", graph)
-    found: list[str] = []
+    names: list[str] = []
 
     def visit(name: str) -> None:
         for needed in graph.get(name, ()):
-            if needed not in found:
+            if needed not in names:
                 visit(needed)
-                found.append(needed)
+                names.append(needed)
 
     visit(name)
-    return found
+    return names
 
 
 def save_curriculum(curriculum: Curriculum, path: str | Path) -> None:
@@ -204,18 +204,18 @@ def _from_content(content: Any) -> Curriculum:
     check(isinstance(content.get("tasks"), list), "tasks", content.get("tasks"), "a list")
     names, requires, weights = [], [], []
     for entry in content["tasks"]:
-        given = {"name": entry} if isinstance(entry, str) else entry
-        fine = isinstance(given, dict) and isinstance(given.get("name"), str)
+        fields = {"name": entry} if isinstance(entry, str) else entry
+        fine = isinstance(fields, dict) and isinstance(fields.get("name"), str)
         check(fine, "tasks", entry, "names, or objects with an entry 'name'")
-        for key in given:
-            check_choice(f"entry of {given['name']}", key, ("name", "requires", "weight"))
-        names.append(given["name"])
-        needed = given.get("requires")
+        for key in fields:
+            check_choice(f"entry of {fields['name']}", key, ("name", "requires", "weight"))
+        names.append(fields["name"])
+        needed = fields.get("requires")
         if needed is not None:
             fine = isinstance(needed, list) and all(isinstance(x, str) for x in needed)
-            check(fine, f"requires of {given['name']}", needed, "a list of names")
-            requires.append((given["name"], tuple(needed)))
-        weights.append(given.get("weight"))
+            check(fine, f"requires of {fields['name']}", needed, "a list of names")
+            requires.append((fields["name"], tuple(needed)))
+        weights.append(fields.get("weight"))
     if all(weight is None for weight in weights):
         weights = []
     plain = ("mode", "threshold", "repeats", "name")

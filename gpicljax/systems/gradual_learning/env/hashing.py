@@ -26,7 +26,7 @@ class Seed(NamedTuple):
 
 
 @jax.jit
-def mixed(x: jax.Array) -> jax.Array:
+def mix_bits(x: jax.Array) -> jax.Array:
     """A bijection of `uint32` that leaves no bit where it was.
 
     Source: multiply-xorshift with constants found by search (Wellons, "lowbias32").
@@ -40,24 +40,26 @@ def mixed(x: jax.Array) -> jax.Array:
 
 @jax.jit
 def word(seed: Seed, number: Any) -> jax.Array:
-    """The draw of this number, `uint32`; `number` is an integer, or an array of them."""
+    """Returns the draw of this number, `uint32`; `number` is an integer, or an array of them."""
     number = jnp.asarray(number).astype(jnp.uint32)
-    return mixed(seed.first ^ mixed(seed.second + (number + np.uint32(1)) * _STRIDE))
+    return mix_bits(seed.first ^ mix_bits(seed.second + (number + np.uint32(1)) * _STRIDE))
 
 
 @jax.jit
 def below(bits: jax.Array, size: Any) -> jax.Array:
-    """`int32` within 0 .. size - 1; the bias is below `size / 2**32`."""
+    """Returns `int32` within 0 .. size - 1; the bias is below `size / 2**32`."""
     return (bits % jnp.asarray(size).astype(jnp.uint32)).astype(jnp.int32)
 
 
 def inverse(size: jax.Array) -> jax.Array:
-    """What `below_by_inverse` multiplies by, `uint32[...]`; `size` is `int32[...]` and positive."""
+    """Returns the factor of `below_by_inverse`, `uint32[...]`; `size` is `int32[...]` and
+    positive.
+    """
     return np.uint32(2**32 - 1) // size.astype(jnp.uint32)
 
 
 def below_by_inverse(bits: jax.Array, size: jax.Array, inverse: jax.Array) -> jax.Array:
-    """`below(bits, size)` by multiplication, for sizes that are used many times.
+    """Returns `below(bits, size)` by multiplication, for sizes that are used many times.
 
     A processor divides integers one at a time, but multiplies whole vectors.
 
@@ -68,11 +70,6 @@ def below_by_inverse(bits: jax.Array, size: jax.Array, inverse: jax.Array) -> ja
 
     Returns:
       `int32[...]`, what `below` returns.
-
-    Example:
-      >>> size = jnp.int32(10)
-      >>> int(below_by_inverse(jnp.uint32(2**32 - 1), size, inverse(size)))
-      5
     """
     # The upper 32 bits of `bits * inverse`, from products of halves.
     half = np.uint32(2**16 - 1)
@@ -85,15 +82,15 @@ def below_by_inverse(bits: jax.Array, size: jax.Array, inverse: jax.Array) -> ja
     return jnp.where(rest >= size, rest - size, rest)
 
 
-def inner(seed: Seed, number: Any) -> Seed:
-    """The seed of this number: of an instance in its stream."""
+def derived_seed(seed: Seed, number: Any) -> Seed:
+    """Returns the seed of this number, for instance of an instance in its stream."""
     number = jnp.asarray(number).astype(jnp.uint32)
     return Seed(word(seed, 2 * number), word(seed, 2 * number + np.uint32(1)))
 
 
 @jax.jit
-def permuted(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
-    """Where a random permutation of 0 .. size - 1 puts `place`; nothing of it is stored.
+def permute(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
+    """Returns where a random permutation of 0 .. size - 1 puts `place`; nothing of it is stored.
 
     Each round pairs the places up and swaps the pairs, or not, by the toss of a coin.
 
@@ -115,11 +112,11 @@ def permuted(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
     multiplier = inverse(size)
 
     def swap(index: jax.Array, place: jax.Array) -> jax.Array:
-        key = mixed(seed + index.astype(jnp.uint32) * _STRIDE)
+        key = mix_bits(seed + index.astype(jnp.uint32) * _STRIDE)
         partner = below_by_inverse(key, size, multiplier) - place
         partner = jnp.where(partner < 0, partner + size, partner)
         pair = jnp.maximum(place, partner).astype(jnp.uint32)
-        toss = mixed(key ^ (pair + np.uint32(1)) * _STRIDE)
+        toss = mix_bits(key ^ (pair + np.uint32(1)) * _STRIDE)
         return jnp.where(toss >> 31 == 1, partner, place)
 
     return short_loop(ROUNDS, swap, place)

@@ -1,10 +1,9 @@
-"""What happens at one byte, whatever the task: the rules of the conversation.
+"""The rules of the conversation: the outcome of one byte of the learner, whatever the task.
 
-The environment speaks what lies in `text`; while it does, the learner is to be silent (a space).
-When it is done, every byte of the learner belongs to its answer, until the answer is decided; then
-come feedback and the next question. The rules of a task are a row of numbers (`Rules`), its
-questions come from other modules: `hear` says whether a new text is due, and `speak` utters what is
-there.
+While the environment says a text, the learner is to reply with spaces. Then every byte of the
+learner belongs to its answer, until the answer is complete; feedback and the next question follow.
+`ConversationRules` are the rules of a task. `process_reply` returns whether a new text is due, and
+`say_byte` returns the next byte of the text.
 
 Source: section A.1.2 of the challenge's document, and what is known of its reference
 implementation.
@@ -24,324 +23,374 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     EXACT,
     LACKING,
     LETTER_RIGHT,
-    MOST_PERIODS,
     ONE_OF,
     ONE_RIGHT,
     OPTIONS,
     PATTERN,
     PERIOD,
+    PERIODS_CAP,
     SPACE,
-    Heard,
+    ConversationRules,
+    Progress,
     Question,
-    Rules,
-    Talk,
+    ReplyOutcome,
 )
 from gpicljax.systems.gradual_learning.env.pool import byte_at
 
 
-def expected(pool: jax.Array, question: Question, talk: Talk, mini: jax.Array) -> jax.Array:
-    """The next byte of an answer that is accepted, `int32[]`."""
-    place = jnp.where(mini, talk.matched, talk.said)
+def expected_byte(
+    pool: jax.Array, question: Question, progress: Progress, mini: jax.Array
+) -> jax.Array:
+    """Returns the next byte of an accepted answer, `int32[]`."""
+    place = jnp.where(mini, progress.matched, progress.answer_bytes)
     return byte_at(pool, *question.answer, place)
 
 
-def _matched(
-    question: Question, talk: Talk, byte: jax.Array, next_byte: jax.Array
+def _match_byte(
+    question: Question, progress: Progress, byte: jax.Array, next_byte: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """What the acceptor remembers after one more byte, and whether an answer ending there is right.
+    """Returns the acceptor's bits after one more byte, and whether an answer is then right.
 
     Bits 0-11 belong to the patterns' bytes, bit 12 says that something was found.
     """
     same = question.pattern == byte.astype(jnp.uint8)
     bits = jnp.asarray(1 << np.arange(PATTERN), jnp.int32)
     hits = jnp.where(same, bits, 0).sum(dtype=jnp.int32)
-    found = 1 << PATTERN
-    matched, said = talk.matched, talk.said
+    pattern_found = 1 << PATTERN
+    matched, position = progress.matched, progress.answer_bytes
     # Exactly: a bit that falls at the first difference.
-    exact = jnp.where(said == 0, 1, matched) & (next_byte == byte)
-    exact_right = (exact == 1) & (said + 1 == question.size)
+    exact = jnp.where(position == 0, 1, matched) & (next_byte == byte)
+    exact_right = (exact == 1) & (position + 1 == question.size)
     # One of four: a bit for each that agrees so far, of which all end with a period.
-    firsts, starts = 0b1001001001, jnp.minimum(said, 2)
+    firsts, starts = 0b1001001001, jnp.minimum(position, 2)
     agree = (hits >> starts) & firsts
-    one_of = jnp.where(said > 2, 0, jnp.where(said == 0, firsts, matched) & agree)
+    one_of = jnp.where(position > 2, 0, jnp.where(position == 0, firsts, matched) & agree)
     # Lacking: the bit that something was found.
-    lacking = jnp.where(said == 0, 0, matched) | jnp.where(same[0], found, 0)
+    lacking = jnp.where(position == 0, 0, matched) | jnp.where(same[0], pattern_found, 0)
     # Containing: bits move on along the patterns.
-    there = question.pattern != 0
-    beyond = jnp.concatenate([there[1:], jnp.zeros(1, bool)])
+    is_used = question.pattern != 0
+    beyond = jnp.concatenate([is_used[1:], jnp.zeros(1, bool)])
     third = jnp.asarray(np.arange(PATTERN) % 3 == 2)
-    last = jnp.where(there & (third | ~beyond), bits, 0).sum(dtype=jnp.int32)
-    before = jnp.where(said == 0, 0, matched)
-    moved = (((before & (found - 1)) << 1) | firsts) & hits
-    containing = moved | (before & found) | jnp.where((moved & last) != 0, found, 0)
+    last = jnp.where(is_used & (third | ~beyond), bits, 0).sum(dtype=jnp.int32)
+    before = jnp.where(position == 0, 0, matched)
+    moved = (((before & (pattern_found - 1)) << 1) | firsts) & hits
+    containing = moved | (before & pattern_found) | jnp.where((moved & last) != 0, pattern_found, 0)
     kind = question.acceptor
     matched = jnp.select(
         [kind == EXACT, kind == ONE_OF, kind == LACKING], [exact, one_of, lacking], containing
     ).astype(jnp.int32)
     right = jnp.select(
         [kind == EXACT, kind == ONE_OF, kind == LACKING],
-        [exact_right, one_of != 0, (lacking == 0) & (said > 0)],
-        containing >= found,
+        [exact_right, one_of != 0, (lacking == 0) & (position > 0)],
+        containing >= pattern_found,
     )
     return matched, right
 
 
-def _known(rules: Rules, talk: Talk, question: Question, correct: jax.Array) -> Talk:
-    """Whether the learner should know, after an answer."""
-    memory, key = talk.memory, question.key
+def _update_knowledge(
+    rules: ConversationRules, progress: Progress, question: Question, correct: jax.Array
+) -> Progress:
+    """Returns the progress after an answer, with whether a learner can know the mapping."""
+    memory, key = progress.memory, question.key
     wrong = memory + jnp.where(correct, 0, 1).astype(jnp.uint32)
     shift = (8 * jnp.clip(key, 0, 3)).astype(jnp.uint32)
     left = (memory >> shift) & np.uint32(255)
     left = jnp.where(correct, np.uint32(1), jnp.maximum(left - np.uint32(1), np.uint32(1)))
     options = (memory & ~(np.uint32(255) << shift)) | (left << shift)
     options = jnp.where(key < 4, options, memory)
-    asked = memory | (np.uint32(1) << key.astype(jnp.uint32))
-    know = rules.know
-    kinds = [know == ONE_RIGHT, know == LETTER_RIGHT, know == OPTIONS, know == ALL_ASKED]
-    known = jnp.select(
+    asked_keys = memory | (np.uint32(1) << key.astype(jnp.uint32))
+    kind = rules.know
+    kinds = [kind == ONE_RIGHT, kind == LETTER_RIGHT, kind == OPTIONS, kind == ALL_ASKED]
+    is_knowable = jnp.select(
         kinds,
         [
             correct | (memory >= 69),
             (correct & (key < 4)) | (memory >= 26),
             options == np.uint32(0x01010101),
-            asked == question.keys.astype(jnp.uint32),
+            asked_keys == question.keys.astype(jnp.uint32),
         ],
         True,
     )
-    memory = jnp.select(kinds, [wrong, wrong, options, asked], memory)
-    return dataclasses.replace(talk, memory=memory, known=talk.known | known.astype(jnp.int32))
+    memory = jnp.select(kinds, [wrong, wrong, options, asked_keys], memory)
+    return dataclasses.replace(
+        progress, memory=memory, is_knowable=progress.is_knowable | is_knowable.astype(jnp.int32)
+    )
 
 
-class _Moment(NamedTuple):
-    """When a byte comes: `bool[]` each.
+class _ByteContext(NamedTuple):
+    """The situation in which a byte arrives, `bool[]` each.
 
     Attributes:
-      mini: whether it is a mini task.
-      talking: whether the environment is still speaking.
-      before: whether the instance had ended.
-      silent: whether the byte is a space.
-      period: whether it is a period.
-      timeout: whether time is up.
-      heard: whether the byte counts.
+      is_mini: whether the task is a mini task.
+      is_talking: whether the environment has text left to say.
+      has_ended: whether the instance had ended before.
+      is_space: whether the byte is a space.
+      is_period: whether the byte is a period.
+      is_timeout: whether time is up.
+      counts: whether the byte counts.
     """
 
-    mini: jax.Array
-    talking: jax.Array
-    before: jax.Array
-    silent: jax.Array
-    period: jax.Array
-    timeout: jax.Array
-    heard: jax.Array
+    is_mini: jax.Array
+    is_talking: jax.Array
+    has_ended: jax.Array
+    is_space: jax.Array
+    is_period: jax.Array
+    is_timeout: jax.Array
+    counts: jax.Array
 
 
 class _Answer(NamedTuple):
     """An answer with its newest byte.
 
     Attributes:
-      opened: `bool[]`, whether the byte belongs to it.
-      leading: `bool[]`, whether it is a space in front of it.
-      said: `int32[]`, its bytes.
-      waited: `int32[]`, the spaces in front of it.
-      matched: `int32[]`, what the acceptor remembers.
-      decided: `bool[]`, whether it is whole.
-      correct: `bool[]`, whether it is whole and right.
+      is_open: `bool[]`, whether the byte belongs to it.
+      is_leading_space: `bool[]`, whether the byte is a space in front of it.
+      answer_bytes: `int32[]`, the number of its bytes.
+      leading_spaces: `int32[]`, the number of spaces in front of it.
+      matched: `int32[]`, bits of what the acceptor has matched.
+      is_complete: `bool[]`, whether it is complete.
+      is_correct: `bool[]`, whether it is complete and right.
     """
 
-    opened: jax.Array
-    leading: jax.Array
-    said: jax.Array
-    waited: jax.Array
+    is_open: jax.Array
+    is_leading_space: jax.Array
+    answer_bytes: jax.Array
+    leading_spaces: jax.Array
     matched: jax.Array
-    decided: jax.Array
-    correct: jax.Array
+    is_complete: jax.Array
+    is_correct: jax.Array
 
 
 class _MiniAnswer(NamedTuple):
-    """What was said in a mini task.
+    """The answer in a mini task with its newest byte.
 
     Attributes:
-      progress: `int32[]`, how many bytes of the word that is wanted end it.
-      late: `bool[]`, whether time is up.
-      completed: `bool[]`, whether it ends with the word and a period.
-      changed: `bool[]`, whether that changes the result.
+      matched: `int32[]`, how many first bytes of the right word end it.
+      is_late: `bool[]`, whether time is up.
+      is_correct: `bool[]`, whether it ends with the word and a period.
+      changes_result: `bool[]`, whether that changes the result.
     """
 
-    progress: jax.Array
-    late: jax.Array
-    completed: jax.Array
-    changed: jax.Array
+    matched: jax.Array
+    is_late: jax.Array
+    is_correct: jax.Array
+    changes_result: jax.Array
 
 
 class _Verdict(NamedTuple):
-    """What an answer decides.
+    """The consequences of an answer for its instance.
 
     Attributes:
-      going: `bool[]`, whether the instance was not done with it.
-      done: `bool[]`, whether enough answers in a row are right.
-      failed: `bool[]`, whether it is too late for that.
-      in_time: `bool[]`, whether no more was asked than the learner needed to know.
+      goes_on: `bool[]`, whether it did not solve the instance.
+      is_solved: `bool[]`, whether enough answers in a row are right.
+      has_failed: `bool[]`, whether the instance can no longer be solved.
+      is_in_time: `bool[]`, whether no more was asked than a learner needs.
     """
 
-    going: jax.Array
-    done: jax.Array
-    failed: jax.Array
-    in_time: jax.Array
+    goes_on: jax.Array
+    is_solved: jax.Array
+    has_failed: jax.Array
+    is_in_time: jax.Array
 
 
-def _answered(
-    rules: Rules,
+def _extend_answer(
+    rules: ConversationRules,
     question: Question,
-    talk: Talk,
+    progress: Progress,
     byte: jax.Array,
     next_byte: jax.Array,
-    now: _Moment,
+    context: _ByteContext,
 ) -> _Answer:
-    """What the byte makes of the answer; nothing in mini tasks."""
-    opened = ~now.before & ~now.talking
-    leading = opened & (rules.lenient == 1) & now.silent & (talk.said == 0)
-    matched, right = _matched(question, talk, byte, next_byte)
-    said = jnp.where(leading, 0, talk.said + 1)
-    waited = talk.waited + leading
-    limit = (rules.limit > 0) & (said + waited >= rules.limit)
-    ends = jnp.where(rules.spoken == 1, now.period | limit, talk.said + 1 == question.size)
+    """Returns the answer with one more byte; of no effect in mini tasks."""
+    opened = ~context.has_ended & ~context.is_talking
+    leading = opened & (rules.lenient == 1) & context.is_space & (progress.answer_bytes == 0)
+    matched, right = _match_byte(question, progress, byte, next_byte)
+    answer_bytes = jnp.where(leading, 0, progress.answer_bytes + 1)
+    leading_spaces = progress.leading_spaces + leading
+    limit = (rules.limit > 0) & (answer_bytes + leading_spaces >= rules.limit)
+    ends = jnp.where(
+        rules.spoken == 1, context.is_period | limit, progress.answer_bytes + 1 == question.size
+    )
     ends = ends | ((rules.strict == 1) & (byte != next_byte))
-    decided = opened & ~now.mini & jnp.where(leading, limit, ends)
-    return _Answer(opened, leading, said, waited, matched, decided, decided & right & ~leading)
+    decided = opened & ~context.is_mini & jnp.where(leading, limit, ends)
+    return _Answer(
+        opened, leading, answer_bytes, leading_spaces, matched, decided, decided & right & ~leading
+    )
 
 
-def _mini_answered(
-    question: Question, talk: Talk, byte: jax.Array, next_byte: jax.Array, now: _Moment
+def _extend_mini_answer(
+    question: Question,
+    progress_before: Progress,
+    byte: jax.Array,
+    next_byte: jax.Array,
+    context: _ByteContext,
 ) -> _MiniAnswer:
-    """What counts is how the talk so far ends, and everything but periods is free."""
-    word = jnp.where(now.mini, question.size - 1, 0)
+    """Returns the answer in a mini task, of which the last bytes before a period count."""
+    word = jnp.where(context.is_mini, question.size - 1, 0)
     first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
-    on = (talk.matched < word) & (next_byte == byte)
-    progress = jnp.where(on, talk.matched + 1, first.astype(jnp.int32))
+    on = (progress_before.matched < word) & (next_byte == byte)
+    matched = jnp.where(on, progress_before.matched + 1, first.astype(jnp.int32))
     # The message about the end of time overwrites letters, too.
-    late = now.mini & now.timeout
-    progress = jnp.where((now.talking | late) & ~now.silent, 0, progress)
-    stopped = now.mini & now.heard & now.period
-    completed = stopped & (talk.matched == word)
-    was = jnp.where(late, 0, talk.result)
+    late = context.is_mini & context.is_timeout
+    matched = jnp.where((context.is_talking | late) & ~context.is_space, 0, matched)
+    stopped = context.is_mini & context.counts & context.is_period
+    completed = stopped & (progress_before.matched == word)
+    was = jnp.where(late, 0, progress_before.result)
     changed = stopped & (was != completed.astype(jnp.int32))
-    return _MiniAnswer(progress, late, completed, changed)
+    return _MiniAnswer(matched, late, completed, changed)
 
 
-def _paid(
-    rules: Rules, question: Question, talk: Talk, answer: _Answer, now: _Moment, corrected: bool
+def _reward_and_streak(
+    rules: ConversationRules,
+    question: Question,
+    progress: Progress,
+    answer: _Answer,
+    context: _ByteContext,
+    corrected: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """The reward, and how many answers in a row are right, `int32[]` both."""
-    chatter = now.heard & now.talking & ~now.silent & ~now.mini
+    """Returns the reward and the number of right answers in a row, `int32[]` both."""
+    chatter = context.counts & context.is_talking & ~context.is_space & ~context.is_mini
     if corrected:
-        chatter = chatter | (now.before & ~now.talking & ~now.silent & ~now.mini)
-    decided, correct = answer.decided, answer.correct
-    part = (rules.graded == 1) & answer.opened & ~answer.leading
+        chatter = chatter | (
+            context.has_ended & ~context.is_talking & ~context.is_space & ~context.is_mini
+        )
+    decided, correct = answer.is_complete, answer.is_correct
+    part = (rules.graded == 1) & answer.is_open & ~answer.is_leading_space
     reward = jnp.where(decided, jnp.where(correct, 1, -1), part.astype(jnp.int32))
     counts = jnp.where(rules.letters == 1, question.key < 4, True)
-    streak = jnp.where(correct & counts, talk.streak + 1, talk.streak)
+    streak = jnp.where(correct & counts, progress.streak + 1, progress.streak)
     streak = jnp.where(chatter | (decided & ~correct), 0, streak)
     return jnp.where(chatter, -1, reward), streak
 
 
-def _decided(
-    rules: Rules, question: Question, talk: Talk, answer: _Answer, streak: jax.Array
-) -> tuple[Talk, _Verdict]:
-    """The talk with its streak and its counts of questions brought up to date, and the verdict."""
-    decided, correct = answer.decided, answer.correct
-    asked = talk.asked + decided
-    after = _known(rules, talk, question, correct)
-    known = jnp.where(decided, after.known, talk.known)
-    memory = jnp.where(decided, after.memory, talk.memory)
+def _judge_answer(
+    rules: ConversationRules,
+    question: Question,
+    progress: Progress,
+    answer: _Answer,
+    streak: jax.Array,
+) -> tuple[Progress, _Verdict]:
+    """Returns the progress with up-to-date streak and counts of answers, and the verdict."""
+    decided, correct = answer.is_complete, answer.is_correct
+    answers = progress.answers + decided
+    after = _update_knowledge(rules, progress, question, correct)
+    is_knowable = jnp.where(decided, after.is_knowable, progress.is_knowable)
+    memory = jnp.where(decided, after.memory, progress.memory)
     done = decided & (streak >= rules.needed)
-    in_time = (talk.limit == 0) | (asked <= talk.limit)
+    in_time = (progress.late_after == 0) | (answers <= progress.late_after)
     going = decided & ~done
-    last = jnp.where(going & (talk.limit == 0) & (known == 1), asked + 50, talk.limit)
-    again = (talk.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
-    spoilt = (rules.repeats == 1) & decided & ~correct & again
-    last = jnp.where(spoilt, -jnp.abs(jnp.where(last == 0, asked + 50, last)), last)
-    over = going & (talk.final == 0) & (last != 0) & (asked > jnp.abs(last))
-    final = jnp.where(over, asked * (1 + rules.tolerance), talk.final)
-    failed = going & (((final > 0) & (asked > final)) | ((rules.fatal == 1) & ~correct))
-    counts = {"asked": asked, "limit": last, "final": final, "known": known, "memory": memory}
-    return dataclasses.replace(talk, streak=streak, **counts), _Verdict(
+    last = jnp.where(
+        going & (progress.late_after == 0) & (is_knowable == 1), answers + 50, progress.late_after
+    )
+    was_asked = (progress.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
+    spoilt = (rules.repeats == 1) & decided & ~correct & was_asked
+    last = jnp.where(spoilt, -jnp.abs(jnp.where(last == 0, answers + 50, last)), last)
+    over = going & (progress.fails_after == 0) & (last != 0) & (answers > jnp.abs(last))
+    final = jnp.where(over, answers * (1 + rules.tolerance), progress.fails_after)
+    failed = going & (((final > 0) & (answers > final)) | ((rules.fatal == 1) & ~correct))
+    counts = {
+        "answers": answers,
+        "late_after": last,
+        "fails_after": final,
+        "is_knowable": is_knowable,
+        "memory": memory,
+    }
+    return dataclasses.replace(progress, streak=streak, **counts), _Verdict(
         going, done, failed, in_time
     )
 
 
-def hear(
-    pool: jax.Array, rules: Rules, question: Question, talk: Talk, byte: jax.Array, corrected: bool
-) -> Heard:
-    """What becomes of the learner's byte, `int32[]`.
+def process_reply(
+    pool: jax.Array,
+    rules: ConversationRules,
+    question: Question,
+    progress: Progress,
+    byte: jax.Array,
+    corrected: bool,
+) -> ReplyOutcome:
+    """Returns the outcome of the learner's byte.
 
     Args:
       pool: `uint8[...]`, where texts are.
       rules: the task's.
-      question: what is being asked.
-      talk: the instance.
-      byte: what the learner said.
+      question: the question in progress.
+      progress: the progress of the instance.
+      byte: `int32[]`, the learner's byte.
       corrected: whether a last byte after the last feedback counts as talking, and an instance that
         ran out of time asks nothing any more.
 
     Returns:
-      See `Heard`.
+      See `ReplyOutcome`.
     """
-    old, mini = talk, rules.mini == 1
-    talking, before = question.cursor < question.end, talk.ended > 0
-    now = _Moment(
-        mini=mini,
-        talking=talking,
-        before=before,
-        silent=byte == SPACE,
-        period=byte == PERIOD,
-        timeout=~before & (talk.time >= rules.patience) & ~talking,
-        heard=~(before & ~talking),
+    old, mini = progress, rules.mini == 1
+    talking, before = question.cursor < question.end, progress.end_stage > 0
+    context = _ByteContext(
+        is_mini=mini,
+        is_talking=talking,
+        has_ended=before,
+        is_space=byte == SPACE,
+        is_period=byte == PERIOD,
+        is_timeout=~before & (progress.time >= rules.patience) & ~talking,
+        counts=~(before & ~talking),
     )
-    next_byte = expected(pool, question, talk, mini)
-    answer = _answered(rules, question, old, byte, next_byte, now)
-    word = _mini_answered(question, old, byte, next_byte, now)
-    reward, streak = _paid(rules, question, old, answer, now, corrected)
-    talk, (going, done, failed, in_time) = _decided(rules, question, old, answer, streak)
+    next_byte = expected_byte(pool, question, progress, mini)
+    answer = _extend_answer(rules, question, old, byte, next_byte, context)
+    word = _extend_mini_answer(question, old, byte, next_byte, context)
+    reward, streak = _reward_and_streak(rules, question, old, answer, context, corrected)
+    progress, (going, done, failed, in_time) = _judge_answer(rules, question, old, answer, streak)
 
-    result = jnp.where(now.timeout, 0, old.result)
+    result = jnp.where(context.is_timeout, 0, old.result)
     result = jnp.where(done, in_time.astype(jnp.int32), jnp.where(failed, 0, result))
-    result = jnp.where(word.changed, word.completed.astype(jnp.int32), result)
-    ended = before | now.timeout | done | failed | word.changed
+    result = jnp.where(word.changes_result, word.is_correct.astype(jnp.int32), result)
+    ended = before | context.is_timeout | done | failed | word.changes_result
     ask = going & ~failed
     if corrected:
-        ask = ask & ~now.timeout
-    feedback = (answer.decided & (rules.mute == 0)) | word.changed | word.late
+        ask = ask & ~context.is_timeout
+    feedback = (answer.is_complete & (rules.mute == 0)) | word.changes_result | word.is_late
 
-    # What follows the end: the rest of the text, in mini tasks a space, and the next instance.
-    separated = before & ~talking & (old.ended == 1) & (rules.mini + rules.fatal > 0)
+    # After the end come the rest of the text, in mini tasks a space, and the next instance.
+    separated = before & ~talking & (old.end_stage == 1) & (rules.mini + rules.fatal > 0)
     switch = before & ~talking & ~separated
     reward = jnp.where(switch & mini, jnp.maximum(old.result, 0), reward)
-    more = jnp.minimum(old.periods + 1, MOST_PERIODS)
-    decided, opened = answer.decided, answer.opened
-    matched = jnp.where(answer.leading, 0, answer.matched)
-    talk = dataclasses.replace(
-        talk,
-        said=jnp.where(decided, 0, jnp.where(opened, answer.said, old.said)),
-        waited=jnp.where(decided, 0, jnp.where(opened, answer.waited, old.waited)),
-        matched=jnp.where(mini, jnp.where(now.heard, word.progress, old.matched), matched),
-        periods=jnp.where(decided, jnp.where(now.period, more, 0), old.periods),
-        ended=jnp.where(separated, 2, jnp.maximum(old.ended, ended.astype(jnp.int32))),
+    more = jnp.minimum(old.periods + 1, PERIODS_CAP)
+    decided, opened = answer.is_complete, answer.is_open
+    matched = jnp.where(answer.is_leading_space, 0, answer.matched)
+    progress = dataclasses.replace(
+        progress,
+        answer_bytes=jnp.where(
+            decided, 0, jnp.where(opened, answer.answer_bytes, old.answer_bytes)
+        ),
+        leading_spaces=jnp.where(
+            decided, 0, jnp.where(opened, answer.leading_spaces, old.leading_spaces)
+        ),
+        matched=jnp.where(mini, jnp.where(context.counts, word.matched, old.matched), matched),
+        periods=jnp.where(decided, jnp.where(context.is_period, more, 0), old.periods),
+        end_stage=jnp.where(separated, 2, jnp.maximum(old.end_stage, ended.astype(jnp.int32))),
         result=result,
     )
-    return Heard(
-        talk=jax.tree.map(lambda x, like: x.astype(like.dtype), talk, old),
+    return ReplyOutcome(
+        progress=jax.tree.map(lambda x, like: x.astype(like.dtype), progress, old),
         reward=reward.astype(jnp.int32),
-        feedback=feedback,
-        correct=jnp.where(mini, word.completed, answer.correct),
-        late=word.late & word.completed,
-        ask=ask,
-        keep=talking,
-        switch=switch | (~before & ended & ~talking & ~feedback & ~ask),
+        is_feedback_due=feedback,
+        is_correct=jnp.where(mini, word.is_correct, answer.is_correct),
+        is_late=word.is_late & word.is_correct,
+        is_question_due=ask,
+        keeps_text=talking,
+        starts_next=switch | (~before & ended & ~talking & ~feedback & ~ask),
     )
 
 
-def speak(pool: jax.Array, question: Question, talk: Talk) -> tuple[jax.Array, Question, Talk]:
-    """The next byte of the text, `int32[]`, or a space if there is none, and what remains."""
-    there = question.cursor < question.end
+def say_byte(
+    pool: jax.Array, question: Question, progress: Progress
+) -> tuple[jax.Array, Question, Progress]:
+    """Returns the next byte of the text, `int32[]`, or a space if there is none, and what
+    remains.
+    """
+    has_text = question.cursor < question.end
     byte = byte_at(pool, *question.text, question.cursor)
-    question = dataclasses.replace(question, marks=question.marks + there)
-    return jnp.where(there, byte, SPACE), question, dataclasses.replace(talk, time=talk.time + 1)
+    question = dataclasses.replace(question, marks=question.marks + has_text)
+    return (
+        jnp.where(has_text, byte, SPACE),
+        question,
+        dataclasses.replace(progress, time=progress.time + 1),
+    )

@@ -16,7 +16,7 @@ the object in three turns."""
 
 
 class Expressions(NamedTuple):
-    """What expressions of a task set are like.
+    """The expressions of a task set.
 
     Attributes:
       title: of the task set.
@@ -61,7 +61,7 @@ ARITHMETIC = (
 
 
 class Conversations(NamedTuple):
-    """What conversations of a task set are like.
+    """The conversations of a task set.
 
     Attributes:
       title: of the task set.

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import tasks
-from gpicljax.systems.gradual_learning.env.conversation import Asked, asked_exactly
-from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permuted, word
-from gpicljax.systems.gradual_learning.env.pool import row_of, shared
+from gpicljax.systems.gradual_learning.env.conversation import QuestionParts, exact_question
+from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permute, word
+from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool
 
 # Numbers of an instance's draws; a question's come after them.
-_PAIRING, _QUESTIONS = 0, 0x1000
+_PAIRING_DRAW, _FIRST_QUESTION_DRAW = 0, 0x1000
 
 
 def texts() -> list[str]:
-    """All texts that lines are made of."""
+    """Returns all texts that lines are made of."""
     return [text for task in tasks.TASK_SETS for line in task.lines or () for text in line]
 
 
@@ -30,13 +30,13 @@ def _columns() -> tuple[np.ndarray, np.ndarray]:
     counts = np.array([len(task.lines or ()) for task in tasks.TASK_SETS], np.int32)
     hidden = [task.hidden for task in tasks.TASK_SETS]
     rows = np.stack([np.cumsum(counts) - counts, np.maximum(counts, 1), hidden], -1)
-    said = [line for task in tasks.TASK_SETS for line in task.lines or ()] or [("", "")]
-    tokens = [[shared().token(text) for text in line] for line in said]
+    all_lines = [line for task in tasks.TASK_SETS for line in task.lines or ()] or [("", "")]
+    tokens = [[shared_pool().token(text) for text in line] for line in all_lines]
     return rows.astype(np.int32), np.array(tokens, np.int32)
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
-    """A question of such a task set.
+def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> QuestionParts:
+    """Returns a question of such a task set.
 
     Args:
       seed: the instance's.
@@ -47,12 +47,12 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> As
     del corrected
     rows, tokens = (jnp.asarray(x) for x in _columns())
     first, count, hidden = rows[task]
-    key = below(word(seed, _QUESTIONS + question), count)
-    other = permuted(word(seed, _PAIRING), key, count)
-    answering = jnp.where(hidden == 1, other, key)
-    asked = asked_exactly(
+    key = below(word(seed, _FIRST_QUESTION_DRAW + question), count)
+    partner = permute(word(seed, _PAIRING_DRAW), key, count)
+    answering = jnp.where(hidden == 1, partner, key)
+    parts = exact_question(
         row_of(tokens[first + key, 0]), row_of(tokens[first + answering, 1]), tasks.GOOD_JOB
     )
     # Keys are told apart where they have to be learnt.
     keys = jnp.where(hidden == 1, (1 << count) - 1, 0)
-    return asked._replace(key=jnp.where(hidden == 1, key, 0), keys=keys)
+    return parts._replace(key=jnp.where(hidden == 1, key, 0), keys=keys)

@@ -40,8 +40,8 @@ _GROUPS = _groups()
 _LISTED = np.argsort(_GROUPS, axis=1, kind="stable").astype(np.uint8)
 
 
-def drawn(seed: Seed, chances: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A stream's permutation.
+def sample_permutation(seed: Seed, chances: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Draws a stream's permutation.
 
     Args:
       seed: the stream's.
@@ -50,17 +50,12 @@ def drawn(seed: Seed, chances: jax.Array) -> tuple[jax.Array, jax.Array]:
     Returns:
       `uint8[256]` each: what the learner sees for each byte, and what each byte of the learner
       means.
-
-    Example:
-      >>> shown, meant = drawn(Seed(jnp.uint32(1), jnp.uint32(2)), jnp.array([0.0, 0.0, 0.0, 1.0]))
-      >>> bool((meant[shown] == jnp.arange(256)).all()), int(shown[10])
-      (True, 10)
     """
     ends = jnp.cumsum(chances) / jnp.sum(chances)
     draw = (word(seed, _KIND) >> 8).astype(chances.dtype) / 2**24
     kind = jnp.minimum((ends <= draw).sum(dtype=jnp.int32), len(PERMUTATIONS) - 1)
     # Groups stay in order, and within a group the draws decide.
     places = (jnp.asarray(_GROUPS)[kind] << 24) | (word(seed, _BYTES) >> 8)
-    order, listed = jnp.argsort(places).astype(jnp.uint8), jnp.asarray(_LISTED)[kind]
+    order, sorted_bytes = jnp.argsort(places).astype(jnp.uint8), jnp.asarray(_LISTED)[kind]
     blank = jnp.zeros(256, jnp.uint8)
-    return blank.at[listed].set(order), blank.at[order].set(listed)
+    return blank.at[sorted_bytes].set(order), blank.at[order].set(sorted_bytes)

@@ -36,7 +36,9 @@ _LENGTH_BITS = 8
 
 @functools.cache
 def words() -> tuple[str, ...]:
-    """The vocabulary: common English words of a-z, of at most 15 letters, frequent ones first."""
+    """Returns the vocabulary: common English words of a-z, of at most 15 letters, frequent ones
+    first.
+    """
     text = (
         resources.files("gpicljax.systems.gradual_learning.env").joinpath("words.txt").read_text()
     )
@@ -45,18 +47,13 @@ def words() -> tuple[str, ...]:
 
 @functools.cache
 def plain_words() -> tuple[str, ...]:
-    """The vocabulary without words in which a command or one of its synonyms is hidden.
-
-    Example:
-      >>> "hand" in words(), "hand" in plain_words()
-      (True, False)
-    """
+    """Returns the vocabulary without words in which a command or one of its synonyms is hidden."""
     names = [name for group in SYNONYMS.values() for name in group]
     return tuple(word for word in words() if not any(name in word for name in names))
 
 
 class _Builder:
-    """Lays texts in a row, each once."""
+    """Lays each text down once in a row."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -75,14 +72,14 @@ class _Builder:
         return (place << _LENGTH_BITS) + len(text)
 
     def row(self, texts: list[str]) -> np.ndarray:
-        """Tokens of texts laid down one after another, without looking for them."""
+        """Lays texts down one after another and returns their tokens."""
         starts = len(self.text) + np.cumsum([0] + [len(text) for text in texts[:-1]])
         self.text += "".join(texts)
         return ((starts << _LENGTH_BITS) + [len(text) for text in texts]).astype(np.int32)
 
 
 class Pool:
-    """The row of bytes and where things are in it; made once, of NumPy arrays.
+    """The row of bytes and the places of texts in it, as NumPy arrays.
 
     Attributes:
       letters: `int32[26]`, tokens of a .. z.
@@ -117,107 +114,100 @@ class Pool:
         self.characters = np.array([builder.token(chr(n)) for n in range(128)], np.int32)
 
     def letter(self, number: jax.Array) -> jax.Array:
-        """Tokens of a .. z, by their numbers from 0."""
+        """Returns tokens of a .. z by their numbers from 0."""
         return (number << _LENGTH_BITS) + int(self.letters[0])
 
     def letter_and_space(self, number: jax.Array) -> jax.Array:
-        """Tokens of the same followed by a space."""
+        """Returns tokens of a letter and a space."""
         return (2 * number << _LENGTH_BITS) + int(self.spaced[0])
 
     def gap(self, number: jax.Array) -> jax.Array:
-        """Tokens of 0 to 6 spaces, with which the pool begins."""
+        """Returns tokens of 0 to 6 spaces, with which the pool begins."""
         return number
 
     def trigram(self, number: jax.Array, size: jax.Array) -> jax.Array:
-        """Tokens of the first `size` of three capitals, from `number = 676 a + 26 b + c`."""
+        """Returns tokens of the first `size` of three capitals, from `number = 676 a + 26 b +
+        c`.
+        """
         return jnp.where(size > 0, (self.capitals + 3 * number << _LENGTH_BITS) + size, 0)
 
     def three_digits(self, number: jax.Array, size: jax.Array) -> jax.Array:
-        """Tokens of the first `size` digits of numbers of three."""
+        """Returns tokens of the first `size` digits of numbers of three."""
         return jnp.where(size > 0, (self.digits + 3 * number << _LENGTH_BITS) + size, 0)
 
     def last_digits(self, number: jax.Array, size: jax.Array, base: jax.Array) -> jax.Array:
-        """Tokens of the last `size` of three digits to base 10 or 16."""
+        """Returns tokens of the last `size` of three digits to base 10 or 16."""
         start = jnp.where(base == 16, self.hexadecimal, self.digits) + 3 * number + 3 - size
         return jnp.where(size > 0, (start << _LENGTH_BITS) + size, 0)
 
     def token(self, text: str) -> int:
-        """The token of a text, which is laid down if it is new."""
+        """Returns the token of a text, which is laid down if it is new."""
         return self._builder.token(text)
 
     def close(self) -> None:
-        """Takes no new texts any more."""
+        """Refuses new texts from now on."""
         self._builder.closed = True
 
     def bytes(self) -> np.ndarray:
-        """The whole row, `uint8[...]`."""
+        """Returns the whole row, `uint8[...]`."""
         return np.frombuffer(self._builder.text.encode("latin-1"), np.uint8)
 
 
 @functools.cache
-def shared() -> Pool:
-    """The pool that all generators share."""
+def shared_pool() -> Pool:
+    """Returns the pool that all generators share."""
     return Pool()
 
 
 def length(token: jax.Array) -> jax.Array:
-    """How many bytes tokens have, `int32[...]`."""
+    """Returns the lengths of tokens in bytes, `int32[...]`."""
     return token & (2**_LENGTH_BITS - 1)
 
 
-def cut(token: jax.Array, size: jax.Array | int) -> jax.Array:
-    """The first `size` bytes of tokens that have as many."""
+def token_prefix(token: jax.Array, size: jax.Array | int) -> jax.Array:
+    """Returns tokens of the first `size` bytes of tokens that have as many."""
     return (token >> _LENGTH_BITS << _LENGTH_BITS) + size
 
 
 def row_of(*tokens: Any) -> jax.Array:
-    """Single tokens and rows of them as one row, `int32[K]`.
-
-    Example:
-      >>> row_of(1, jnp.array([2, 3])).tolist()
-      [1, 2, 3]
-    """
+    """Returns single tokens and rows of them as one row, `int32[K]`."""
     return jnp.concatenate([jnp.atleast_1d(jnp.asarray(token, jnp.int32)) for token in tokens])
 
 
-def running_sum(values: jax.Array, together: Any = True) -> jax.Array:
-    """Sums up to and including each entry, along the last axis, `int32[..., K]`.
+def running_sum(values: jax.Array, mask: Any = True) -> jax.Array:
+    """Returns sums up to and including each entry, along the last axis, `int32[..., K]`.
 
     As a product of matrices, which XLA has compiled already; exact up to 2**24.
 
     Args:
       values: `int32[..., K]`.
-      together: `bool[K, K]`, which entries count for which.
-
-    Example:
-      >>> running_sum(jnp.array([1, 2, 3])).tolist()
-      [1, 3, 6]
+      mask: `bool[K, K]`, which entries count for which.
     """
     size = values.shape[-1]
-    upper = (np.triu(np.ones((size, size), bool)) & together).astype(np.float32)
+    upper = (np.triu(np.ones((size, size), bool)) & mask).astype(np.float32)
     exact = jax.lax.Precision.HIGHEST
     return jnp.matmul(values.astype(jnp.float32), upper, precision=exact).astype(jnp.int32)
 
 
-def reached(ends: jax.Array, place: jax.Array) -> jax.Array:
-    """How many of ascending `ends` a place has reached, `int32[]`: a search by halves.
+def count_reached(ends: jax.Array, place: jax.Array) -> jax.Array:
+    """Returns how many of the ascending `ends` a place has reached, `int32[]`.
 
     A sum over many of them takes XLA several times as long.
     """
     size = ends.shape[-1]
     if size <= 8:
         return (ends.astype(jnp.int32) <= place).sum(dtype=jnp.int32)
-    found, step = jnp.zeros((), jnp.int32), 1 << (size.bit_length() - 1)
+    count, step = jnp.zeros((), jnp.int32), 1 << (size.bit_length() - 1)
     while step:
-        further = found + step
-        end = ends[jnp.minimum(further, size) - 1].astype(jnp.int32)
-        found = jnp.where((further <= size) & (end <= place), further, found)
+        candidate = count + step
+        end = ends[jnp.minimum(candidate, size) - 1].astype(jnp.int32)
+        count = jnp.where((candidate <= size) & (end <= place), candidate, count)
         step //= 2
-    return found
+    return count
 
 
-def laid(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Tokens in a row, so that any byte of them is found quickly, see `byte_at`.
+def lay_out(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Lays tokens out in a row, in which `byte_at` finds any byte quickly.
 
     Args:
       tokens: `int32[K]`, of at most 255 bytes together.
@@ -226,46 +216,41 @@ def laid(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
       `bases: int32[K]`, where each one's text begins in the pool less where it begins in the row;
       and `ends: uint8[K]`, where it ends in the row.
     """
-    return laid_in_two(tokens, tokens.shape[-1])
+    return lay_out_in_two(tokens, tokens.shape[-1])
 
 
-def laid_in_two(tokens: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
-    """`laid` of the first tokens, and of the others, behind one another."""
+def lay_out_in_two(tokens: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
+    """Returns `lay_out` of the first tokens and of the others, one behind the other."""
     apart = np.arange(tokens.shape[-1]) >= first
     ends = running_sum(length(tokens), apart[:, None] == apart)
     return (tokens >> _LENGTH_BITS) - (ends - length(tokens)), ends.astype(jnp.uint8)
 
 
-def taken(bases: jax.Array, ends: jax.Array) -> jax.Array:
-    """The tokens of a row, `int32[K]`: what `laid` was given."""
+def row_tokens(bases: jax.Array, ends: jax.Array) -> jax.Array:
+    """Returns the tokens, `int32[K]`, that `lay_out` was given."""
     ends = ends.astype(jnp.int32)
-    begins = jnp.concatenate([jnp.zeros(1, jnp.int32), ends[:-1]])
-    tokens = (bases + begins << _LENGTH_BITS) + ends - begins
-    return jnp.where(ends > begins, tokens, 0)
+    starts = jnp.concatenate([jnp.zeros(1, jnp.int32), ends[:-1]])
+    tokens = (bases + starts << _LENGTH_BITS) + ends - starts
+    return jnp.where(ends > starts, tokens, 0)
 
 
 def byte_at(pool: jax.Array, bases: jax.Array, ends: jax.Array, place: jax.Array) -> jax.Array:
-    """A byte of tokens in a row, `int32[]`; of no meaning beyond their end.
+    """Returns one byte of tokens in a row, `int32[]`, of no meaning beyond their end.
 
     Args:
       pool: `uint8[...]`.
       bases: `int32[K]`, and
       ends: `uint8[K]`, see `laid`.
       place: `int32[]`, from 0.
-
-    Example:
-      >>> row = laid(jnp.array([shared().token(x) for x in ("say", ": ")]))
-      >>> bytes(int(byte_at(shared().bytes(), *row, jnp.int32(i))) for i in range(5))
-      b'say: '
     """
-    which = reached(ends, place)
-    base = bases[jnp.minimum(which, ends.shape[-1] - 1)]
+    index = count_reached(ends, place)
+    base = bases[jnp.minimum(index, ends.shape[-1] - 1)]
     pool = jnp.asarray(pool)
     return pool[jnp.clip(base + place, 0, pool.shape[0] - 1)].astype(jnp.int32)
 
 
-def rendered(pool: jax.Array, bases: jax.Array, ends: jax.Array, size: int) -> jax.Array:
-    """The first `size` bytes of tokens in a row, `uint8[size]`, 0 beyond the end."""
+def render(pool: jax.Array, bases: jax.Array, ends: jax.Array, size: int) -> jax.Array:
+    """Returns the first `size` bytes of tokens in a row, `uint8[size]`, 0 beyond the end."""
     places = jnp.arange(size, dtype=jnp.int32)
     bases, ends = jnp.asarray(bases), jnp.asarray(ends)
     text = jax.vmap(lambda place: byte_at(pool, bases, ends, place))(places)

@@ -1,4 +1,4 @@
-"""What the environment says next: feedback, a question, or both in a row."""
+"""The text that the environment says next: feedback, a question, or both in a row."""
 
 from __future__ import annotations
 
@@ -25,63 +25,63 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     ANSWER,
     PATTERN,
     TEXT,
-    Asked,
     Question,
-    posed,
+    QuestionParts,
+    make_question,
 )
 from gpicljax.systems.gradual_learning.env.hashing import Seed
-from gpicljax.systems.gradual_learning.env.pool import cut, row_of, shared, taken
+from gpicljax.systems.gradual_learning.env.pool import row_of, row_tokens, shared_pool, token_prefix
 
-_FLAGS = 6
+_FLAG_COUNT = 6
 
 
-class Due(NamedTuple):
-    """What is due in a stream.
+class DueText(NamedTuple):
+    """The text that is due in a stream.
 
     Attributes:
-      seed: the instance's.
-      series: the seed of the description that mini0 shows ten times, and
-      shown: `int32[]`, how many instances of mini0 there were before.
+      seed: the seed of the instance.
+      series: the seed of the description that mini0 shows ten times.
+      mini0_count: `int32[]`, the number of instances of mini0 before.
       task: `int32[]`, index of the task set.
-      number: `int32[]`, of the question that is due.
-      feedback: `bool[]`, on the question before it,
-      correct: `bool[]`, which was answered well.
-      reliable: `bool[]`, whether answers have ended with their periods for some time.
-      late: `bool[]`, whether time ran out with a right answer.
-      ask: `bool[]`, whether a question is due.
-      keep: `bool[]`, whether what is left of the text is said first; with `ask`, the question is a
-        stream's first one, of which `first` has said a byte.
+      number: `int32[]`, the number of the question that is due.
+      is_feedback_due: `bool[]`, whether feedback on the last question is due.
+      is_correct: `bool[]`, whether the last question was answered correctly.
+      is_reliable: `bool[]`, whether recent answers have ended with their periods.
+      is_late: `bool[]`, whether time ran out with a right answer.
+      is_question_due: `bool[]`, whether a question is due.
+      keeps_text: `bool[]`, whether the rest of the text is said first; with `is_question_due`, the
+        question is a stream's first one, of which `first_question` has said a byte.
     """
 
     seed: Seed
     series: Seed
-    shown: jax.Array
+    mini0_count: jax.Array
     task: jax.Array
     number: jax.Array
-    feedback: jax.Array
-    correct: jax.Array
-    reliable: jax.Array
-    late: jax.Array
-    ask: jax.Array
-    keep: jax.Array
+    is_feedback_due: jax.Array
+    is_correct: jax.Array
+    is_reliable: jax.Array
+    is_late: jax.Array
+    is_question_due: jax.Array
+    keeps_text: jax.Array
 
 
-def _packed(due: Due) -> jax.Array:
-    """What is due as one row, `int32[8]`: one array to gather from, and seeds drawn once."""
-    flags = bits.pack(due[-_FLAGS:], (1,) * _FLAGS)
+def _pack_due(due: DueText) -> jax.Array:
+    """Returns the due text as one row, `int32[8]`, so that one array is gathered from."""
+    flags = bits.pack(due[-_FLAG_COUNT:], (1,) * _FLAG_COUNT)
     words = [jax.lax.bitcast_convert_type(part, jnp.int32) for part in (*due.seed, *due.series)]
-    return jnp.stack([*words, *due[2:-_FLAGS], flags])
+    return jnp.stack([*words, *due[2:-_FLAG_COUNT], flags])
 
 
-def _unpacked(row: jax.Array) -> Due:
-    """What is due, from its row."""
+def _unpack_due(row: jax.Array) -> DueText:
+    """Returns the due text of a row."""
     words = jax.lax.bitcast_convert_type(row[:4], jnp.uint32)
-    flags = [flag == 1 for flag in bits.unpack(row[-1], (1,) * _FLAGS)]
-    return Due(Seed(*words[:2]), Seed(*words[2:]), *row[4:-1], *flags)
+    flags = [flag == 1 for flag in bits.unpack(row[-1], (1,) * _FLAG_COUNT)]
+    return DueText(Seed(*words[:2]), Seed(*words[2:]), *row[4:-1], *flags)
 
 
-def blank() -> Question:
-    """Nothing: no text, no question."""
+def empty_question() -> Question:
+    """Returns a question without text."""
     return Question(
         tokens=jnp.zeros(TEXT + ANSWER, jnp.int32),
         bytes=jnp.zeros(TEXT + ANSWER + PATTERN, jnp.uint8),
@@ -89,136 +89,156 @@ def blank() -> Question:
     )
 
 
-def _posed(asked: Asked, text: jax.Array, cursor: Any) -> Question:
-    """The question, with this text to be said."""
-    more = asked.acceptor, asked.style, asked.key, asked.keys
-    return posed(text, asked.answer, asked.pattern, cursor, *more)
+def _with_text(parts: QuestionParts, text: jax.Array, cursor: Any) -> Question:
+    """Returns the question with this text to be said."""
+    marks = parts.acceptor, parts.style, parts.key, parts.keys
+    return make_question(text, parts.answer, parts.pattern, cursor, *marks)
 
 
-def first(corrected: bool, families: tuple[int, ...], due: Due) -> Question:
-    """A stream's first question, of which the first byte is said; but for mappings only that byte.
+def first_question(corrected: bool, families: tuple[int, ...], due: DueText) -> Question:
+    """Returns a stream's first question, of which the first byte is said, for mappings whole.
 
-    No reply to the first byte of a longer question is an answer, so that the rest can be made at
-    the first step, by `refilled`, together with what other streams need: programs need its
+    No reply to the first byte of a longer question is an answer. So `refill_question` makes the
+    rest at the first step, together with the questions of other streams, and programs contain its
     generators once. Mappings have questions of one byte.
     """
     family = jnp.asarray(tasks.table(corrected)["family"])[due.task]
     arguments = due.seed, due.task, due.number, corrected
-    token = jnp.full((), shared().token(mini.TEXTS[0]), jnp.int32)
+    token = jnp.full((), shared_pool().token(mini.TEXTS[0]), jnp.int32)
     if tasks.SENTENCES in families:
         token = jnp.where(family == tasks.SENTENCES, sentences.first_token(*arguments), token)
     if tasks.ARITHMETIC in families:
-        token = jnp.where(family == tasks.ARITHMETIC, shared().token(arithmetic.LEAD), token)
+        token = jnp.where(family == tasks.ARITHMETIC, shared_pool().token(arithmetic.LEAD), token)
     if tasks.BLOCKS in families:
         token = jnp.where(family == tasks.BLOCKS, blocks.first_token(due.task, corrected), token)
     if tasks.LINES in families:
-        said = lines.ask(*arguments).text[0]
-        token = jnp.where(family == tasks.LINES, said, token)
-    text = _text(cut(token, 1), shared().token(" "))
+        first_token = lines.ask(*arguments).text[0]
+        token = jnp.where(family == tasks.LINES, first_token, token)
+    text = _text(token_prefix(token, 1), shared_pool().token(" "))
     answer, pattern, zero = (
         jnp.zeros(ANSWER, jnp.int32),
         jnp.zeros(PATTERN, jnp.uint8),
         jnp.zeros((), jnp.int32),
     )
-    asked = Asked(text, answer, pattern, zero, zero, zero, zero)
+    parts = QuestionParts(text, answer, pattern, zero, zero, zero, zero)
     if tasks.MAPPING in families:
-        drawn = mapping.ask(*arguments)
-        mapped = family == tasks.MAPPING
-        text = jnp.where(mapped, _text(drawn.text), text)
-        asked = select(mapped, drawn, asked._replace(text=drawn.text))
-    return _posed(asked, text, 1)
+        mapping_parts = mapping.ask(*arguments)
+        is_mapping = family == tasks.MAPPING
+        text = jnp.where(is_mapping, _text(mapping_parts.text), text)
+        parts = select(is_mapping, mapping_parts, parts._replace(text=mapping_parts.text))
+    return _with_text(parts, text, 1)
 
 
 def _text(*tokens: Any) -> jax.Array:
-    """Single tokens and rows of them, `int32[TEXT]`, with none behind them."""
+    """Returns tokens and rows of them as one row, `int32[TEXT]`."""
     row = row_of(*tokens)
     return row_of(row, np.zeros(TEXT - len(row)))
 
 
-def _put(due: Due, old: Question, text: jax.Array, answer: jax.Array, asked: Asked) -> Question:
-    """The question, or the old one if none is due, with this text to be said.
+def _replace_question(
+    due: DueText, old: Question, text: jax.Array, answer: jax.Array, parts: QuestionParts
+) -> Question:
+    """Returns the question, or the old one if none is due, with this text to be said.
 
-    `answer` is `int32[ANSWER]`, the tokens of the old question's.
+    `answer` is `int32[ANSWER]`, the tokens of the old question's answer.
     """
-    before = Asked(text, answer, old.pattern, old.acceptor, old.style, old.key, old.keys)
-    asked = select(due.ask, asked._replace(text=text), before)
-    return _posed(asked, text, jnp.where(due.keep, old.cursor, 0))
+    old_parts = QuestionParts(text, answer, old.pattern, old.acceptor, old.style, old.key, old.keys)
+    parts = select(due.is_question_due, parts._replace(text=text), old_parts)
+    return _with_text(parts, text, jnp.where(due.keeps_text, old.cursor, 0))
 
 
-def _joined(due: Due, old: Question, before: jax.Array, told: Any, asked: Asked) -> Question:
-    """The question after feedback: `before`, the answer if it is told, and the question.
+def _join_feedback(
+    due: DueText, old: Question, before: jax.Array, answer_part: Any, parts: QuestionParts
+) -> Question:
+    """Returns the question after feedback: `before`, the answer or a part of it, and the question.
 
-    `before` is `int32[N]`, tokens. `told` is 0 for no answer, 1 for one without its period, 2 for
-    all of it, -1 for no feedback.
+    `before` is `int32[N]`, tokens. `answer_part` is 0 for no answer, 1 for an answer without its
+    period, 2 for all of it, -1 for no feedback.
     """
-    says = due.feedback & (told >= 0)
-    has = [says, says & (told > 0), says & (told == 2), says & (old.style != tasks.BARE), due.ask]
-    whole = sum(part.astype(jnp.int32) << number for number, part in enumerate(has))
-    answer = taken(*old.answer)
-    text = _text(before, answer, shared().token(";"), asked.text)
-    # To which of the five parts each token belongs.
-    part = np.full(TEXT, 4, np.int32)
-    part[: len(before) + ANSWER + 1] = [0] * len(before) + [1] * (ANSWER - 1) + [2, 3]
-    return _put(due, old, jnp.where(whole >> part & 1 == 1, text, 0), answer, asked)
+    has_feedback = due.is_feedback_due & (answer_part >= 0)
+    has_part = [
+        has_feedback,
+        has_feedback & (answer_part > 0),
+        has_feedback & (answer_part == 2),
+        has_feedback & (old.style != tasks.BARE),
+        due.is_question_due,
+    ]
+    part_bits = sum(bit.astype(jnp.int32) << number for number, bit in enumerate(has_part))
+    answer = row_tokens(*old.answer)
+    text = _text(before, answer, shared_pool().token(";"), parts.text)
+    # The part, one of five, to which each token belongs.
+    part_of_token = np.full(TEXT, 4, np.int32)
+    part_of_token[: len(before) + ANSWER + 1] = [0] * len(before) + [1] * (ANSWER - 1) + [2, 3]
+    return _replace_question(
+        due, old, jnp.where(part_bits >> part_of_token & 1 == 1, text, 0), answer, parts
+    )
 
 
-def _mapping(corrected: bool, due: Due, old: Question) -> Question:
+def _mapping(corrected: bool, due: DueText, old: Question) -> Question:
     style = old.style
-    later = style == tasks.SHORTENED_LATER
-    shortened = ((style == tasks.SHORTENED) | later) & due.correct
-    shortened = shortened | (later & due.reliable)
-    told = jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))
+    may_shorten = style == tasks.SHORTENED_LATER
+    shortened = ((style == tasks.SHORTENED) | may_shorten) & due.is_correct
+    shortened = shortened | (may_shorten & due.is_reliable)
+    answer_part = jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))
     before = mapping.before_feedback(due.seed, due.number - 1, style)
-    return _joined(due, old, before, told, mapping.ask(due.seed, due.task, due.number, corrected))
+    return _join_feedback(
+        due, old, before, answer_part, mapping.ask(due.seed, due.task, due.number, corrected)
+    )
 
 
-def _sentences(composition: str, corrected: bool, due: Due, old: Question) -> Question:
-    before, tells = sentences.before_feedback(old.style, due.correct)
+def _sentences(composition: str, corrected: bool, due: DueText, old: Question) -> Question:
+    before, repeats_answer = sentences.before_feedback(old.style, due.is_correct)
     unfinished = old.style == tasks.GOOD_JOB_UNFINISHED
-    told = jnp.where(tells, jnp.where(unfinished, 1, 2), 0)
-    asked = sentences.ask(due.seed, due.task, due.number, corrected, composition)
-    return _joined(due, old, row_of(before), told, asked)
+    answer_part = jnp.where(repeats_answer, jnp.where(unfinished, 1, 2), 0)
+    parts = sentences.ask(due.seed, due.task, due.number, corrected, composition)
+    return _join_feedback(due, old, row_of(before), answer_part, parts)
 
 
-def _lines(corrected: bool, due: Due, old: Question) -> Question:
-    before, tells = sentences.before_feedback(old.style, due.correct)
-    asked = lines.ask(due.seed, due.task, due.number, corrected)
-    return _joined(due, old, row_of(before), jnp.where(tells, 2, 0), asked)
+def _lines(corrected: bool, due: DueText, old: Question) -> Question:
+    before, repeats_answer = sentences.before_feedback(old.style, due.is_correct)
+    parts = lines.ask(due.seed, due.task, due.number, corrected)
+    return _join_feedback(due, old, row_of(before), jnp.where(repeats_answer, 2, 0), parts)
 
 
-def _mini(corrected: bool, due: Due, old: Question) -> Question:
-    asked = mini.ask(due.seed, due.series, due.shown, due.task, corrected)
-    answer = taken(*old.answer)
-    verdict = jnp.where(due.ask, asked.answer[0], answer[0])
-    said = mini.feedback(due.seed, verdict, due.correct)
-    question = jnp.where(due.ask, _text(asked.text), 0)
-    # What is left is said first; three messages have their places in the end.
-    left = jnp.where(due.ask, question, taken(*old.text))
-    left = jnp.where(due.keep, left, 0)
+def _mini(corrected: bool, due: DueText, old: Question) -> Question:
+    parts = mini.ask(due.seed, due.series, due.mini0_count, due.task, corrected)
+    answer = row_tokens(*old.answer)
+    verdict = jnp.where(due.is_question_due, parts.answer[0], answer[0])
+    message = mini.feedback(due.seed, verdict, due.is_correct)
+    question = jnp.where(due.is_question_due, _text(parts.text), 0)
+    # The rest of the text is said first; three messages have their places at the end.
+    left = jnp.where(due.is_question_due, question, row_tokens(*old.text))
+    left = jnp.where(due.keeps_text, left, 0)
     wrong = mini.feedback(due.seed, verdict, jnp.zeros((), bool))
-    left = jnp.where((np.arange(TEXT) == TEXT - 3) & due.late, wrong, left)
+    left = jnp.where((np.arange(TEXT) == TEXT - 3) & due.is_late, wrong, left)
     free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
-    told = jnp.where(np.arange(TEXT) == free, said, left)
-    return _put(due, old, jnp.where(due.feedback, told, question), answer, asked)
+    text = jnp.where(np.arange(TEXT) == free, message, left)
+    return _replace_question(
+        due, old, jnp.where(due.is_feedback_due, text, question), answer, parts
+    )
 
 
-def _arithmetic(corrected: bool, due: Due, old: Question) -> Question:
-    worked_out = old.style == tasks.STATEMENT
-    statement = arithmetic.statement(due.seed, due.number - 1, due.correct)
-    before, _ = sentences.before_feedback(old.style, due.correct)
-    told = jnp.where(worked_out | due.correct, 0, 2)
-    asked = arithmetic.ask(due.seed, due.task, due.number, corrected)
-    return _joined(due, old, row_of(jnp.where(worked_out, statement, before)), told, asked)
+def _arithmetic(corrected: bool, due: DueText, old: Question) -> Question:
+    is_statement = old.style == tasks.STATEMENT
+    statement = arithmetic.statement(due.seed, due.number - 1, due.is_correct)
+    before, _ = sentences.before_feedback(old.style, due.is_correct)
+    answer_part = jnp.where(is_statement | due.is_correct, 0, 2)
+    parts = arithmetic.ask(due.seed, due.task, due.number, corrected)
+    return _join_feedback(
+        due, old, row_of(jnp.where(is_statement, statement, before)), answer_part, parts
+    )
 
 
-def _blocks(corrected: bool, due: Due, old: Question) -> Question:
-    before = jnp.where(due.correct, shared().token(blocks.YES), shared().token(blocks.NO))
-    told = jnp.where(due.correct, 0, 2)
-    asked = blocks.ask(due.seed, due.task, due.number, corrected)
-    return _joined(due, old, row_of(before), told, asked)
+def _blocks(corrected: bool, due: DueText, old: Question) -> Question:
+    before = jnp.where(
+        due.is_correct, shared_pool().token(blocks.YES), shared_pool().token(blocks.NO)
+    )
+    answer_part = jnp.where(due.is_correct, 0, 2)
+    parts = blocks.ask(due.seed, due.task, due.number, corrected)
+    return _join_feedback(due, old, row_of(before), answer_part, parts)
 
 
-_MAKERS: dict[int, tuple[Callable[..., Question], int]] = {
+_GENERATORS: dict[int, tuple[Callable[..., Question], int]] = {
     tasks.MAPPING: (_mapping, 16),
     tasks.SENTENCES: (_sentences, 128),
     tasks.MINI: (_mini, 512),
@@ -229,38 +249,40 @@ _MAKERS: dict[int, tuple[Callable[..., Question], int]] = {
 """Each family's generator, and N where about one stream in N needs a question per step."""
 
 
-def refilled(
-    corrected: bool, families: tuple[int, ...], composition: str, due: Due, old: Question
+def refill_question(
+    corrected: bool, families: tuple[int, ...], composition: str, due: DueText, old: Question
 ) -> Question:
-    """The question after what is due was put into it; only streams where anything is due pay."""
-    kinds = np.zeros(len(_MAKERS), np.int32)
+    """Returns the question with the due text in it; streams without due text cost nothing."""
+    kinds = np.zeros(len(_GENERATORS), np.int32)
     kinds[list(families)] = 1 + np.arange(len(families))
     family = jnp.asarray(tasks.table(corrected)["family"])[due.task]
-    kind = jnp.where(due.feedback | due.ask, jnp.asarray(kinds)[family], 0)
-    return _refiller(corrected, families, composition)(kind, old, _packed(due), old)
+    kind = jnp.where(due.is_feedback_due | due.is_question_due, jnp.asarray(kinds)[family], 0)
+    return _make_refiller(corrected, families, composition)(kind, old, _pack_due(due), old)
 
 
 @functools.cache
-def _refiller(
+def _make_refiller(
     corrected: bool, families: tuple[int, ...], composition: str
 ) -> Callable[..., Question]:
-    sentences_, each = _MAKERS[tasks.SENTENCES]
-    known = {tasks.SENTENCES: (functools.partial(sentences_, composition), each)}
-    makers: list[Any] = [known.get(family, _MAKERS[family]) for family in families]
+    sentences_, period = _GENERATORS[tasks.SENTENCES]
+    partial_makers = {tasks.SENTENCES: (functools.partial(sentences_, composition), period)}
+    makers: list[Any] = [partial_makers.get(family, _GENERATORS[family]) for family in families]
 
     def groups(size: int) -> tuple[int, ...]:
         return tuple(max(8, size // part) for _, part in makers)
 
-    def one(make: Callable[..., Question], row: jax.Array, old: Question) -> Question:
-        return make(corrected, _unpacked(row), old)
+    def refill_row(make: Callable[..., Question], row: jax.Array, old: Question) -> Question:
+        return make(corrected, _unpack_due(row), old)
 
-    return make_switch_compacted([functools.partial(one, make) for make, _ in makers], groups)
+    return make_switch_compacted(
+        [functools.partial(refill_row, make) for make, _ in makers], groups
+    )
 
 
 @functools.cache
 def prepare() -> None:
-    """Lays down in the pool whatever any question may need."""
+    """Lays down in the pool all texts that questions may need."""
     texts = (*sentences.texts(), *mini.TEXTS, *arithmetic.texts(), *blocks.texts())
     for text in (*texts, *lines.texts(), ";", "."):
-        shared().token(text)
-    shared().close()
+        shared_pool().token(text)
+    shared_pool().close()

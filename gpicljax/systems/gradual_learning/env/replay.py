@@ -21,8 +21,8 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     ANSWER,
     PATTERN,
     TEXT,
+    ConversationRules,
     Question,
-    Rules,
 )
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
 
@@ -82,8 +82,8 @@ class ReplayResult(NamedTuple):
 
 @functools.cache
 def _programs(corrected: bool) -> tuple:
-    hear = jax.jit(functools.partial(interpreter.hear, corrected=corrected))
-    return hear, jax.jit(interpreter.speak), jax.jit(conversation.posed)
+    hear = jax.jit(functools.partial(interpreter.process_reply, corrected=corrected))
+    return hear, jax.jit(interpreter.say_byte), jax.jit(conversation.make_question)
 
 
 def _row(pool: str, parts: Sequence[str], size: int) -> jax.Array:
@@ -148,40 +148,42 @@ def replay(
         check(number < len(lines), f"script[{instance}]", f"{len(lines)} lines", "one per question")
         return lines[number]
 
-    def rules_of(instance: int) -> Rules:
+    def rules_of(instance: int) -> ConversationRules:
         task = ALL_NAMES.index(script[instance][0])
-        return Rules(*(jnp.int32(table[name][task]) for name in Rules._fields))
+        return ConversationRules(
+            *(jnp.int32(table[name][task]) for name in ConversationRules._fields)
+        )
 
     instance, number, zero = 0, 0, jnp.zeros((), jnp.int32)
     line = line_of(0, 0)
     parts = [line.question]
     question, rule = asked(line, parts, zero), rules_of(0)
-    talk = conversation.first_talk(rule.know)
+    talk = conversation.first_progress(rule.know)
     said, rewards, solved = bytearray(), [0], []
     byte, question, talk = speak(data, question, talk)
     said.append(int(byte))
     for reply in learner:
         heard = hear(data, rule, question, talk, jnp.int32(reply))
-        talk = heard.talk
+        talk = heard.progress
         rewards.append(int(heard.reward))
-        if bool(heard.switch):
+        if bool(heard.starts_next):
             solved.append(int(talk.result) == 1)
             instance, number = instance + 1, 0
             line = line_of(instance, 0)
             rule, parts = rules_of(instance), [line.question]
-            talk = conversation.first_talk(rule.know)
+            talk = conversation.first_progress(rule.know)
             question = asked(line, parts, zero)
-        elif bool(heard.feedback) or bool(heard.ask):
-            parts = parts if bool(heard.keep) else []
-            if bool(heard.late):
+        elif bool(heard.is_feedback_due) or bool(heard.is_question_due):
+            parts = parts if bool(heard.keeps_text) else []
+            if bool(heard.is_late):
                 parts = [*parts, line.wrong]
-            if bool(heard.feedback):
-                parts = [*parts, line.right if bool(heard.correct) else line.wrong]
-            if bool(heard.ask):
+            if bool(heard.is_feedback_due):
+                parts = [*parts, line.right if bool(heard.is_correct) else line.wrong]
+            if bool(heard.is_question_due):
                 number += 1
                 line = line_of(instance, number)
                 parts = [*parts, line.question]
-            question = asked(line, parts, question.cursor if bool(heard.keep) else zero)
+            question = asked(line, parts, question.cursor if bool(heard.keeps_text) else zero)
         byte, question, talk = speak(data, question, talk)
         said.append(int(byte))
     return ReplayResult(bytes(said), rewards, solved)

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import conversation, tasks
-from gpicljax.systems.gradual_learning.env.conversation import Asked
+from gpicljax.systems.gradual_learning.env.conversation import QuestionParts
 from gpicljax.systems.gradual_learning.env.hashing import Seed
-from gpicljax.systems.gradual_learning.env.pool import JOINTS, SYNONYMS, shared
-from gpicljax.systems.gradual_learning.env.slots import commands, filled, sentence
+from gpicljax.systems.gradual_learning.env.pool import JOINTS, SYNONYMS, shared_pool
+from gpicljax.systems.gradual_learning.env.slots import command_slots, draw_sentence, fill_slots
 from gpicljax.systems.gradual_learning.env.templates import (
     ANNOUNCED,
     COMMANDS,
@@ -31,8 +31,8 @@ from gpicljax.systems.gradual_learning.env.templates import (
 
 
 @functools.cache
-def _parsed() -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The names of slots, and templates of questions and answers as rows.
+def _parsed_templates() -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Returns the names of slots, and templates of questions and answers as rows.
 
     A literal is its token, slot i is -1 - i.
     """
@@ -43,27 +43,27 @@ def _parsed() -> tuple[list[str], np.ndarray, np.ndarray]:
         for literal, slot in re.findall(r"([^{}]+)|\{(\w+)\}", template):
             if slot and slot not in slots:
                 slots.append(slot)
-            tokens.append(-1 - slots.index(slot) if slot else shared().token(literal))
+            tokens.append(-1 - slots.index(slot) if slot else shared_pool().token(literal))
         return tokens
 
     def rows(texts: list[str]) -> np.ndarray:
-        made = [row(text) for text in texts]
-        longest = max(map(len, made))
-        return np.array([tokens + [0] * (longest - len(tokens)) for tokens in made], np.int32)
+        token_rows = [row(text) for text in texts]
+        longest = max(map(len, token_rows))
+        return np.array([tokens + [0] * (longest - len(tokens)) for tokens in token_rows], np.int32)
 
     questions = rows([template[0] for template in TEMPLATES.values()])
     # An answer's period is its last token.
     answers = rows([template[1].removesuffix(".") for template in TEMPLATES.values()])
     room = np.zeros((len(answers), conversation.ANSWER - 1 - answers.shape[1]), np.int32)
-    periods = np.full((len(answers), 1), shared().token("."), np.int32)
+    periods = np.full((len(answers), 1), shared_pool().token("."), np.int32)
     answers = np.concatenate([answers, room, periods], -1)
-    _before()
+    _feedback_tokens()
     return slots, questions, answers
 
 
 def texts() -> list[str]:
-    """All texts that sentences are made of, beside words, letters and gaps."""
-    _parsed()
+    """Returns all texts that sentences are made of, beside words, letters and gaps."""
+    _parsed_templates()
     synonyms = [name for command in COMMANDS for name in SYNONYMS[command]]
     links = [" and ", " or ", " is as ", " - ", " "]
     sequences = [word for sequence in SEQUENCES for word in sequence]
@@ -78,8 +78,8 @@ def texts() -> list[str]:
 
 def ask(
     seed: Seed, task: jax.Array, question: jax.Array, corrected: bool, composition: str = "all"
-) -> Asked:
-    """A question of the tasks with sentences.
+) -> QuestionParts:
+    """Returns a question of the tasks with sentences.
 
     Args:
       seed: the instance's.
@@ -89,14 +89,14 @@ def ask(
         without periods, and parts of answers that pass for the whole.
       composition: which operands go with operations, see `composition.second_operands`; or `"all"`.
     """
-    asked = sentence(seed, task, question, corrected, composition)
-    names, questions, answers = _parsed()
-    slots, values, more = filled(asked)
+    sentence = draw_sentence(seed, task, question, corrected, composition)
+    names, questions, answers = _parsed_templates()
+    slots, values, fields = fill_slots(sentence)
     # A literal is itself, a slot its place.
     table = np.concatenate([questions, answers], -1)
     places = np.array([slots.index(name) for name in names])[np.maximum(-1 - table, 0)]
     table = np.where(table < 0, -1 - places, table).astype(np.int32)
-    row = jnp.asarray(table)[asked.template]
+    row = jnp.asarray(table)[sentence.template]
     tokens = jnp.where(row < 0, values[jnp.maximum(-1 - row, 0)], row)
     acceptors = [row[3] for row in TEMPLATES.values()]
     if not corrected:
@@ -105,53 +105,57 @@ def ask(
     if not corrected:
         for name in IN_REFERENCE_UNFINISHED:
             styles[list(TEMPLATES).index(name)] = tasks.GOOD_JOB_UNFINISHED
-    row = jnp.asarray(np.array([acceptors, styles], np.int32))[:, asked.template]
+    row = jnp.asarray(np.array([acceptors, styles], np.int32))[:, sentence.template]
     width = questions.shape[1]
-    return Asked(
+    return QuestionParts(
         text=tokens[:width],
         answer=tokens[width:],
-        pattern=more["pattern"].astype(jnp.uint8),
+        pattern=fields["pattern"].astype(jnp.uint8),
         acceptor=row[0],
         style=row[1],
-        key=more["key"],
-        keys=more["keys"],
+        key=fields["key"],
+        keys=fields["keys"],
     )
 
 
 def first_token(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> jax.Array:
-    """The token that a question begins with.
+    """Returns the token that a question begins with.
 
     Only commands, and what is announced, are slots there.
     """
-    asked = sentence(seed, task, question, corrected)
-    names, questions, _ = _parsed()
-    lead = 0 if corrected else shared().token(" ")
-    slots = {name: row[i] for group, row in commands(asked) for i, name in enumerate(group)}
+    sentence = draw_sentence(seed, task, question, corrected)
+    names, questions, _ = _parsed_templates()
+    lead = 0 if corrected else shared_pool().token(" ")
+    slots = {name: row[i] for group, row in command_slots(sentence) for i, name in enumerate(group)}
     slots["lead"] = jnp.int32(lead)
     rows = questions[:, : ANNOUNCED.count("{") + 1]
     # Only what is announced, and a lead, may be empty.
     empty = [names.index(name) for name in ("lead", "new", "is_as", "old", "dash")]
-    certain = ~np.isin(-1 - rows, empty)
-    rows = np.where(np.cumsum(certain, -1) - certain == 0, rows, 0)
+    is_never_empty = ~np.isin(-1 - rows, empty)
+    rows = np.where(np.cumsum(is_never_empty, -1) - is_never_empty == 0, rows, 0)
     token = jnp.zeros((), jnp.int32)
     for place in range(rows.shape[1]):
-        row = jnp.asarray(rows[:, place])[asked.template]
-        each = row
+        row = jnp.asarray(rows[:, place])[sentence.template]
+        token_of_place = row
         for slot in {int(-1 - x) for x in rows[:, place] if x < 0}:
-            each = jnp.where(row == -1 - slot, slots[names[slot]], each)
-        token = jnp.where(token == 0, each, token)
+            token_of_place = jnp.where(row == -1 - slot, slots[names[slot]], token_of_place)
+        token = jnp.where(token == 0, token_of_place, token)
     return token
 
 
 @functools.cache
-def _before() -> np.ndarray:
+def _feedback_tokens() -> np.ndarray:
     return np.array(
-        [[shared().token(t) for t in FEEDBACK[s][:2]] for s in sorted(FEEDBACK)], np.int32
+        [[shared_pool().token(t) for t in FEEDBACK[s][:2]] for s in sorted(FEEDBACK)], np.int32
     )
 
 
 def before_feedback(style: jax.Array, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What is said in front of an answer that is told, a token; and whether it is, `bool[]`."""
-    which = jnp.clip(style - tasks.GOOD_JOB, 0, len(FEEDBACK) - 1)
-    tells = jnp.asarray(np.array([FEEDBACK[s][2] for s in sorted(FEEDBACK)]))[which]
-    return jnp.asarray(_before())[which, (~correct).astype(jnp.int32)], tells | ~correct
+    """Returns the token of feedback before an answer, and whether the answer is repeated,
+    `bool[]`.
+    """
+    index = jnp.clip(style - tasks.GOOD_JOB, 0, len(FEEDBACK) - 1)
+    repeats_answer = jnp.asarray(np.array([FEEDBACK[s][2] for s in sorted(FEEDBACK)]))[index]
+    return jnp.asarray(_feedback_tokens())[
+        index, (~correct).astype(jnp.int32)
+    ], repeats_answer | ~correct

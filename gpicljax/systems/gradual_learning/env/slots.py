@@ -1,7 +1,7 @@
-"""What is in the slots of a sentence, drawn from its number.
+"""The slots of a sentence, drawn from its number.
 
-All slots of a question are drawn, whichever of them its template has: each part below draws those
-that belong together, as tokens by the slots' names.
+All slots of a question are drawn, whether its template has them or not: each function below draws
+those that belong together, as tokens by the slots' names.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 from gpicljax.systems.gradual_learning.env import tasks
 from gpicljax.systems.gradual_learning.env.composition import OPERATIONS, second_operands
 from gpicljax.systems.gradual_learning.env.conversation import PATTERN
-from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permuted, word
+from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permute, word
 from gpicljax.systems.gradual_learning.env.pool import (
     FREQUENT,
     JOINTS,
     SYNONYMS,
-    cut,
     length,
     row_of,
-    shared,
+    shared_pool,
+    token_prefix,
     words,
 )
 from gpicljax.systems.gradual_learning.env.templates import (
@@ -42,21 +42,21 @@ Slots = list[tuple[tuple[str, ...], Any]]
 """Names of slots, and `int32[N]` tokens of as many."""
 
 # Numbers of an instance's draws; a question's come after them.
-_BASE, _REVERSED, _SEQUENCE, _KEYS, _VALUES, _NAMES = range(6)
-_QUESTIONS, _PER_QUESTION = 0x8000, 32
+_BASE_DRAW, _REVERSED_DRAW, _SEQUENCE_DRAW, _KEY_DRAW, _VALUE_DRAW, _NAME_DRAW = range(6)
+_FIRST_QUESTION_DRAW, _DRAWS_PER_QUESTION = 0x8000, 32
 
 
 @functools.cache
-def _plan() -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
-    """The names of what is drawn, and of each: its number, bits left out, and how many outcomes.
+def _draw_plan() -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """Names of the draws; index, right shift and number of outcomes of each.
 
-    The latter are `sizes: int32[kinds, N]`. `fixed` marks what an instance draws once.
+    `sizes: int32[kinds, N]` are the numbers of outcomes. `fixed` marks draws of an instance.
     """
-    pool, kinds = shared(), tasks.SENTENCE_KINDS
+    pool, kinds = shared_pool(), tasks.SENTENCE_KINDS
     instance = {
-        "base": (_BASE, 0, 4),
-        "backwards": (_REVERSED, 0, 3),
-        "sequence": (_SEQUENCE, 0, 4),
+        "base": (_BASE_DRAW, 0, 4),
+        "backwards": (_REVERSED_DRAW, 0, 3),
+        "sequence": (_SEQUENCE_DRAW, 0, 4),
     }
     question = {
         "template": (0, 0, 12),
@@ -100,14 +100,14 @@ def _plan() -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
 
 
 class Sentence(NamedTuple):
-    """A question, and what its slots are drawn from.
+    """A question and the draws that fill its slots.
 
     Attributes:
-      seed: the instance's.
-      kind: `int32[]`, which of `tasks.SENTENCE_KINDS`.
-      template: `int32[]`, which of `TEMPLATES`.
+      seed: the seed of the instance.
+      kind: `int32[]`, index in `tasks.SENTENCE_KINDS`.
+      template: `int32[]`, index in `TEMPLATES`.
       question: `int32[]`, its number in the instance.
-      draws: `int32[N]`, see `_plan`.
+      draws: `int32[N]`, see `_draw_plan`.
       corrected: see `sentences.ask`.
     """
 
@@ -119,158 +119,170 @@ class Sentence(NamedTuple):
     corrected: bool
 
     def is_kind(self, name: str) -> jax.Array:
-        """Whether it is of this kind, `bool[]`."""
+        """Returns whether it is of this kind, `bool[]`."""
         return self.kind == tasks.SENTENCE_KINDS.index(name)
 
     def has_template(self, name: str) -> jax.Array:
-        """Whether it has this template, `bool[]`."""
+        """Returns whether it has this template, `bool[]`."""
         return self.template == list(TEMPLATES).index(name)
 
-    def drawn(self, *names: str) -> jax.Array:
-        """What these draws came out as, `int32[N]`; of one name `int32[]`."""
-        places = [_plan()[0].index(name) for name in names]
-        if len(places) == 1:
-            return self.draws[places[0]]
-        if places == list(range(places[0], places[0] + len(places))):
-            return self.draws[places[0] : places[-1] + 1]
-        return self.draws[np.array(places)]
+    def outcomes(self, *names: str) -> jax.Array:
+        """Returns the outcomes of these draws, `int32[N]`; of a single one `int32[]`."""
+        indices = [_draw_plan()[0].index(name) for name in names]
+        if len(indices) == 1:
+            return self.draws[indices[0]]
+        if indices == list(range(indices[0], indices[0] + len(indices))):
+            return self.draws[indices[0] : indices[-1] + 1]
+        return self.draws[np.array(indices)]
 
 
-def sentence(
+def draw_sentence(
     seed: Seed, task: jax.Array, question: jax.Array, corrected: bool, composition: str = "all"
 ) -> Sentence:
-    """The sentence of this number; arguments as of `sentences.ask`."""
+    """Draws the sentence of this number; arguments as of `sentences.ask`."""
     kind = jnp.asarray(tasks.table(corrected)["code"])[task]
-    names, plan = _plan()
-    base = _QUESTIONS + question * _PER_QUESTION
+    names, plan = _draw_plan()
+    base = _FIRST_QUESTION_DRAW + question * _DRAWS_PER_QUESTION
     bits = word(seed, jnp.where(plan["fixed"], 0, base) + plan["number"])
     sizes = jnp.asarray(plan["sizes"])[kind]
     # The shortest first: as many letters as questions were asked, and one.
     growing = kind == tasks.SENTENCE_KINDS.index("micro9.2.growing")
     first = growing & (np.arange(len(names)) == names.index("word0"))
-    sizes = jnp.where(first, jnp.asarray(_by_length()[1])[jnp.minimum(question, 14)], sizes)
+    sizes = jnp.where(first, jnp.asarray(_words_by_length()[1])[jnp.minimum(question, 14)], sizes)
     draws = below(bits >> plan["shift"].astype(np.uint32), sizes)
-    asked = Sentence(seed, kind, kind, question, draws, corrected)
-    asked = asked._replace(template=_template(asked))
+    sentence = Sentence(seed, kind, kind, question, draws, corrected)
+    sentence = sentence._replace(template=_draw_template(sentence))
     if composition == "all":
-        return asked
-    return asked._replace(draws=_composed(asked, bits[names.index("q")], composition))
+        return sentence
+    return sentence._replace(draws=_compose_operands(sentence, bits[names.index("q")], composition))
 
 
-def _composed(of: Sentence, bits: jax.Array, composition: str) -> jax.Array:
-    """The draws, with second operands that go with the operation and the first one."""
+def _compose_operands(sentence: Sentence, bits: jax.Array, composition: str) -> jax.Array:
+    """Returns the draws with second operands that go with the operation and the first operand."""
     rows, counts = second_operands(composition)
     templates = list(TEMPLATES)
-    which = np.full(len(templates), -1)
-    which[[templates.index(name) for name in OPERATIONS]] = np.arange(len(OPERATIONS))
-    operation, first = jnp.asarray(which)[of.template], of.drawn("p")
-    number = below(bits, jnp.asarray(counts)[operation, first])
-    second = jnp.asarray(rows)[operation, first, number]
-    names = _plan()[0]
-    made = np.isin(np.arange(len(names)), [names.index("q"), names.index("c")])
-    return jnp.where(made & (operation >= 0), second, of.draws)
+    operation_of_template = np.full(len(templates), -1)
+    operation_of_template[[templates.index(name) for name in OPERATIONS]] = np.arange(
+        len(OPERATIONS)
+    )
+    operation, first = jnp.asarray(operation_of_template)[sentence.template], sentence.outcomes("p")
+    index = below(bits, jnp.asarray(counts)[operation, first])
+    second = jnp.asarray(rows)[operation, first, index]
+    names = _draw_plan()[0]
+    is_second_operand = np.isin(np.arange(len(names)), [names.index("q"), names.index("c")])
+    return jnp.where(is_second_operand & (operation >= 0), second, sentence.draws)
 
 
 @functools.cache
-def _by_length() -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of words, the shortest first; and how many have 1, 2 .. 15 letters or fewer."""
+def _words_by_length() -> tuple[np.ndarray, np.ndarray]:
+    """Returns words' numbers, the shortest first, and how many have at most 1 .. 15 letters."""
     lengths = np.array([len(text) for text in words()])
     shorter = (lengths[:, None] <= np.arange(1, 16)).sum(0)
     return np.argsort(lengths, kind="stable").astype(np.int32), shorter.astype(np.int32)
 
 
-def _template(of: Sentence) -> jax.Array:
-    """The template of a question, `int32[]`: drawn among its kind's, or its base's."""
+def _draw_template(sentence: Sentence) -> jax.Array:
+    """Returns the template of a question, `int32[]`, drawn among those of its kind or its base."""
     kinds, names = list(tasks.SENTENCE_KINDS), list(TEMPLATES)
     bases = np.array(
         [[kinds.index(base) for base in BASES.get(k, [k] * 4)] for k in kinds], np.int32
     )
-    mixed = of.is_kind("micro16.mixed")
-    drawn = jnp.where(mixed, of.drawn("base of question"), of.drawn("base"))
-    base = jnp.asarray(bases)[of.kind, drawn]
+    is_mixed = sentence.is_kind("micro16.mixed")
+    choice = jnp.where(is_mixed, sentence.outcomes("base of question"), sentence.outcomes("base"))
+    base = jnp.asarray(bases)[sentence.kind, choice]
     # Rows of twelve, which two, three and four divide.
     choices = [KINDS.get(k, ("map",)) for k in kinds]
     rows = np.array([[names.index(c[i % len(c)]) for i in range(12)] for c in choices], np.int32)
-    return jnp.asarray(rows)[base, of.drawn("template")]
+    return jnp.asarray(rows)[base, sentence.outcomes("template")]
 
 
-def filled(of: Sentence) -> tuple[tuple[str, ...], jax.Array, dict[str, jax.Array]]:
-    """The names of all slots, their tokens, and what else is to be known of a question.
+def fill_slots(sentence: Sentence) -> tuple[tuple[str, ...], jax.Array, dict[str, jax.Array]]:
+    """Returns the names of all slots, their tokens, and the other fields of a question.
 
-    The latter are `pattern: int32[PATTERN]`, `key` and `keys: int32[]`; see `conversation.Asked`.
+    These are `pattern: int32[PATTERN]`, `key` and `keys: int32[]`; see `QuestionParts`.
     """
-    logic = _logic(of)
-    places = _places(of)
-    sequences, known = _sequences(of, places[:2])
+    logic = _draw_logic(sentence)
+    places = _word_places(sentence)
+    sequences, fields = _sequence_slots(sentence, places[:2])
     parts: tuple[Callable[[Sentence], Slots], ...] = (
-        _words,
-        _letters_and_gaps,
-        _short_words,
-        _strings,
-        _sets,
+        _word_slots,
+        _letter_slots,
+        _short_word_slots,
+        _string_slots,
+        _set_slots,
     )
-    slots = [*sequences, *_logical(of, logic), *commands(of, places[2:])]
+    slots = [*sequences, *_logic_slots(sentence, logic), *command_slots(sentence, places[2:])]
     for part in parts:
-        slots += part(of)
+        slots += part(sentence)
     names = tuple(name for group, _ in slots for name in group)
-    return names, row_of(*(row for _, row in slots)), {"pattern": _pattern(of, logic)} | known
+    return (
+        names,
+        row_of(*(row for _, row in slots)),
+        {"pattern": _accepted_patterns(sentence, logic)} | fields,
+    )
 
 
-def _places(of: Sentence) -> jax.Array:
-    """Among the frequent words: those of a pair of the map, and of new names, `int32[6]`."""
-    seeds = word(of.seed, np.array([_KEYS, _VALUES, *[_NAMES] * 4]))
-    key = jnp.where(np.arange(6) < 2, of.drawn("key"), np.array([0, 0, 0, 1, 2, 3]))
-    return permuted(seeds, key, jnp.int32(FREQUENT))
+def _word_places(sentence: Sentence) -> jax.Array:
+    """Returns places among the frequent words of a map's pair and of new names, `int32[6]`."""
+    seeds = word(sentence.seed, np.array([_KEY_DRAW, _VALUE_DRAW, *[_NAME_DRAW] * 4]))
+    key = jnp.where(np.arange(6) < 2, sentence.outcomes("key"), np.array([0, 0, 0, 1, 2, 3]))
+    return permute(seeds, key, jnp.int32(FREQUENT))
 
 
 def _tokens(*texts: str) -> jax.Array:
-    return jnp.asarray(np.array([shared().token(text) for text in texts], np.int32))
+    return jnp.asarray(np.array([shared_pool().token(text) for text in texts], np.int32))
 
 
 # Words --------------------------------------------------------------------------------------------
 
 
-def _words(of: Sentence) -> Slots:
-    """Three words, the one that is taken away, the shortest and longest; one in pieces."""
-    pool = shared()
-    drawn, out = _three_words(of), of.drawn("out")
+def _word_slots(sentence: Sentence) -> Slots:
+    """Returns three words, the one left out, the shortest, the longest, and one in pieces."""
+    pool = shared_pool()
+    numbers, out = _three_words(sentence), sentence.outcomes("out")
     table = np.stack([pool.vocabulary, pool.spelled, *pool.joined])
     rows = jnp.where(np.arange(5) < 4, np.array([0, 0, 0, 1, 0]), 2 + out)
-    made = jnp.asarray(table)[rows, drawn[np.array([0, 1, 2, 0, 0])]]
-    three = made[:3]
-    left = jnp.stack([out, jnp.where(out == 0, 1, 0), jnp.where(out == 2, 1, 2)])
+    tokens = jnp.asarray(table)[rows, numbers[np.array([0, 1, 2, 0, 0])]]
+    three = tokens[:3]
+    remaining = jnp.stack([out, jnp.where(out == 0, 1, 0), jnp.where(out == 2, 1, 2)])
     # The first among words of equal length.
     signed = length(three) * np.array([[1], [-1]])
-    two = jnp.where(signed[:, 1] < signed[:, 0], 1, 0)
-    best = jnp.where(two == 1, signed[:, 1], signed[:, 0])
-    best = jnp.stack([two, jnp.where(signed[:, 2] < best, 2, two)]).reshape(-1)
+    longer = jnp.where(signed[:, 1] < signed[:, 0], 1, 0)
+    best = jnp.where(longer == 1, signed[:, 1], signed[:, 0])
+    best = jnp.stack([longer, jnp.where(signed[:, 2] < best, 2, longer)]).reshape(-1)
     return [
-        (("w0", "w1", "w2", "w0_", "joined"), made),
-        (("w_out", "w_in0", "w_in1"), three[left]),
+        (("w0", "w1", "w2", "w0_", "joined"), tokens),
+        (("w_out", "w_in0", "w_in1"), three[remaining]),
         (("shorter", "longer", "shortest", "longest"), three[best]),
         (("joint",), _tokens(*JOINTS)[out]),
     ]
 
 
-def _three_words(of: Sentence) -> jax.Array:
-    """Numbers of words in the vocabulary, `int32[3]`."""
-    pool = shared()
-    simple = of.is_kind("micro19") | of.is_kind("micro20")
-    drawn = of.drawn("word0", "word1", "word2")
+def _three_words(sentence: Sentence) -> jax.Array:
+    """Returns numbers of words in the vocabulary, `int32[3]`."""
+    pool = shared_pool()
+    is_simple = sentence.is_kind("micro19") | sentence.is_kind("micro20")
+    numbers = sentence.outcomes("word0", "word1", "word2")
     plain = jnp.asarray(pool.plain)
-    table = jnp.where(simple, plain[jnp.minimum(drawn, len(pool.plain) - 1)], drawn)
-    drawn = jnp.where(of.is_kind("micro9.2.growing"), jnp.asarray(_by_length()[0])[drawn], table)
+    table = jnp.where(is_simple, plain[jnp.minimum(numbers, len(pool.plain) - 1)], numbers)
+    numbers = jnp.where(
+        sentence.is_kind("micro9.2.growing"), jnp.asarray(_words_by_length()[0])[numbers], table
+    )
     # Three different ones where one of them is taken away.
-    lone = of.has_template("except")
+    needs_distinct = sentence.has_template("except")
     count = len(pool.vocabulary)
-    second = jnp.where(lone & (drawn[1] == drawn[0]), (drawn[1] + 1) % count, drawn[1])
-    third = jnp.where(lone, _beside(drawn[0], second, drawn[2] % (count - 2)), drawn[2])
-    return jnp.stack([drawn[0], second, third])
+    second = jnp.where(
+        needs_distinct & (numbers[1] == numbers[0]), (numbers[1] + 1) % count, numbers[1]
+    )
+    third = jnp.where(
+        needs_distinct, _number_except(numbers[0], second, numbers[2] % (count - 2)), numbers[2]
+    )
+    return jnp.stack([numbers[0], second, third])
 
 
-def _beside(one: jax.Array, other: jax.Array, draw: jax.Array) -> jax.Array:
-    """A number that is neither of these two, from its place among all such."""
-    low, high = jnp.minimum(one, other), jnp.maximum(one, other)
+def _number_except(first: jax.Array, second: jax.Array, draw: jax.Array) -> jax.Array:
+    """Returns a number that is neither of these two, from its place among all such."""
+    low, high = jnp.minimum(first, second), jnp.maximum(first, second)
     draw = draw + (draw >= low)
     return draw + (draw >= high)
 
@@ -278,48 +290,48 @@ def _beside(one: jax.Array, other: jax.Array, draw: jax.Array) -> jax.Array:
 # Letters and strings of them ----------------------------------------------------------------------
 
 
-def _letters_and_gaps(of: Sentence) -> Slots:
-    """Letters, one and the next in the alphabet, and spaces between them."""
-    pool = shared()
-    gaps = of.drawn("gap0", "gap1", "gap2")
-    one = of.drawn("a", "b", "d", "d", "c", "k0", "k1", "k2", "k3")
+def _letter_slots(sentence: Sentence) -> Slots:
+    """Returns letters, one and the next in the alphabet, and spaces between them."""
+    pool = shared_pool()
+    gaps = sentence.outcomes("gap0", "gap1", "gap2")
+    numbers = sentence.outcomes("a", "b", "d", "d", "c", "k0", "k1", "k2", "k3")
     return [
         (
             ("a", "b", "d", "e", "c", "k0", "k1", "k2", "k3"),
-            pool.letter(one + np.array([0, 0, 0, 1, 0, *[_OTHER] * 4])),
+            pool.letter(numbers + np.array([0, 0, 0, 1, 0, *[_FIRST_OTHER_LETTER] * 4])),
         ),
-        (("a_",), pool.letter_and_space(of.drawn("a"))),
+        (("a_",), pool.letter_and_space(sentence.outcomes("a"))),
         (("g0", "g1", "g2"), pool.gap(gaps)),
         (("h1", "h2"), pool.gap(jnp.minimum(gaps[1:], 1))),
     ]
 
 
-_OTHER = 4
-"""The letters from here on are in no short word."""
+_FIRST_OTHER_LETTER = 4
+"""The first letter that is in no short word."""
 
 
-def _short_words(of: Sentence) -> Slots:
-    """Two short words, and their letters."""
-    number = of.drawn("p", "q")
-    of_pairs = jnp.asarray(np.array([[ord(x) - ord("a") for x in pair] for pair in PAIRS]))
-    letters = shared().letter(of_pairs[number]).reshape(-1)
+def _short_word_slots(sentence: Sentence) -> Slots:
+    """Returns two short words and their letters."""
+    number = sentence.outcomes("p", "q")
+    letters_of_pairs = jnp.asarray(np.array([[ord(x) - ord("a") for x in pair] for pair in PAIRS]))
+    letters = shared_pool().letter(letters_of_pairs[number]).reshape(-1)
     return [(("p", "q"), _tokens(*PAIRS)[number]), (("p0", "p1", "q0", "q1"), letters)]
 
 
-def _strings(of: Sentence) -> Slots:
-    """Short words among other letters, and whether and how often one occurs."""
-    p, here = of.drawn("p"), of.drawn("here", "there")
-    unlike = (p + 1 + of.drawn("unlike")) % 6
+def _string_slots(sentence: Sentence) -> Slots:
+    """Returns short words among other letters, and whether and how often one occurs."""
+    p, occurrences = sentence.outcomes("p"), sentence.outcomes("here", "there")
+    absent = (p + 1 + sentence.outcomes("unlike")) % 6
     return [
-        (("q_or_p", "p_or_q"), _tokens(*PAIRS)[jnp.where(here == 1, p, unlike)]),
-        (("found",), _tokens("false", "true")[here[0]]),
-        (("times",), _tokens("0", "1", "2")[here[0] + here[1]]),
+        (("q_or_p", "p_or_q"), _tokens(*PAIRS)[jnp.where(occurrences == 1, p, absent)]),
+        (("found",), _tokens("false", "true")[occurrences[0]]),
+        (("times",), _tokens("0", "1", "2")[occurrences[0] + occurrences[1]]),
     ]
 
 
-def _sets(of: Sentence) -> Slots:
-    """Three letters; a further one if it is new to them, and those that it leaves."""
-    pool, t, c = shared(), of.drawn("p"), of.drawn("c")
+def _set_slots(sentence: Sentence) -> Slots:
+    """Returns three letters, a further one if it is new to them, and the others without it."""
+    pool, t, c = shared_pool(), sentence.outcomes("p"), sentence.outcomes("c")
     triple = jnp.asarray(np.array([[ord(x) - ord("a") for x in text] for text in TRIPLES]))[t]
     return [
         (("t",), _tokens(*TRIPLES)[t]),
@@ -332,76 +344,91 @@ def _sets(of: Sentence) -> Slots:
 
 
 class _Logic(NamedTuple):
-    """What logical questions are made of.
+    """The letters of a logical question.
 
     Attributes:
-      x: `int32[]`, one of the first five letters,
-      y: another draw of them,
-      other: one that is not x,
-      z: one of them, which is forbidden.
-      operands: `int32[]`, how many there are where there are several.
-      triples: `int32[4]`, the numbers of theirs in the pool, of which
-      sizes: `int32[4]`, so many letters are said; 0 for those that there are not.
+      x: `int32[]`, one of the first five letters.
+      y: `int32[]`, another draw of them.
+      alternative: `int32[]`, one of them that is not x.
+      z: `int32[]`, one of them, which is forbidden.
+      operands: `int32[]`, the number of operands.
+      triples: `int32[4]`, the numbers of their letters' triples in the pool.
+      sizes: `int32[4]`, the number of letters of each triple; 0 beyond the operands.
     """
 
     x: jax.Array
     y: jax.Array
-    other: jax.Array
+    alternative: jax.Array
     z: jax.Array
     operands: jax.Array
     triples: jax.Array
     sizes: jax.Array
 
 
-def _logic(of: Sentence) -> _Logic:
-    x, y, which = of.drawn("x"), of.drawn("y"), of.drawn("which")
-    other = (x + 1 + of.drawn("other")) % 5
-    z = jnp.select([which == 0, which == 1], [x, other], _beside(x, other, of.drawn("third")))
-    operands = 2 + of.drawn("operands")
-    triples = of.drawn(*(f"triple{i}" for i in range(4)))
-    said = 1 + of.drawn(*(f"size{i}" for i in range(4)))
-    sizes = jnp.where(np.arange(4) < operands, said, 0)
-    return _Logic(x, y, other, z, operands, triples, sizes)
+def _draw_logic(sentence: Sentence) -> _Logic:
+    x, y, choice = sentence.outcomes("x"), sentence.outcomes("y"), sentence.outcomes("which")
+    alternative = (x + 1 + sentence.outcomes("other")) % 5
+    z = jnp.select(
+        [choice == 0, choice == 1],
+        [x, alternative],
+        _number_except(x, alternative, sentence.outcomes("third")),
+    )
+    operands = 2 + sentence.outcomes("operands")
+    triples = sentence.outcomes(*(f"triple{i}" for i in range(4)))
+    letters = 1 + sentence.outcomes(*(f"size{i}" for i in range(4)))
+    sizes = jnp.where(np.arange(4) < operands, letters, 0)
+    return _Logic(x, y, alternative, z, operands, triples, sizes)
 
 
-def _logical(of: Sentence, logic: _Logic) -> Slots:
-    """Letters and groups of letters, what joins them, and one of the answers."""
-    pool = shared()
-    x, y, other, z, operands, triples, sizes = logic
-    coin = of.drawn("coin") == 1
-    either = jnp.select([z == x, z == other], [other, x], jnp.where(coin, x, other))
-    shown = jnp.where(sizes > 0, cut(pool.triples[0] + (3 << 8) * triples, sizes), 0)
-    one = word(of.seed, _QUESTIONS + of.question * _PER_QUESTION + 23)
-    letters = jnp.stack([x, y, other, z, jnp.where(coin, x, y), either, other])
+def _logic_slots(sentence: Sentence, logic: _Logic) -> Slots:
+    """Returns letters, groups of letters, their links, and one of the answers."""
+    pool = shared_pool()
+    x, y, alternative, z, operands, triples, sizes = logic
+    coin = sentence.outcomes("coin") == 1
+    either = jnp.select(
+        [z == x, z == alternative], [alternative, x], jnp.where(coin, x, alternative)
+    )
+    groups = jnp.where(sizes > 0, token_prefix(pool.triples[0] + (3 << 8) * triples, sizes), 0)
+    draw = word(sentence.seed, _FIRST_QUESTION_DRAW + sentence.question * _DRAWS_PER_QUESTION + 23)
+    letters = jnp.stack([x, y, alternative, z, jnp.where(coin, x, y), either, alternative])
     # One link fewer than there are operands.
-    linked = jnp.where(np.arange(1, 4) < operands, 1, 0)
+    has_link = jnp.where(np.arange(1, 4) < operands, 1, 0)
     return [
-        (("lead",), 0 if of.corrected else pool.token(" ")),
+        (("lead",), 0 if sentence.corrected else pool.token(" ")),
         (("x", "y", "y2", "z", "x_or_y", "x_or_y2", "other"), pool.letter(letters)),
-        (("o",), shown[below(one, operands)]),
-        (("o0", "o1", "o2", "o3"), shown),
-        (("and0", "and1", "and2"), linked * pool.token(" and ")),
-        (("or0", "or1", "or2"), linked * pool.token(" or ")),
+        (("o",), groups[below(draw, operands)]),
+        (("o0", "o1", "o2", "o3"), groups),
+        (("and0", "and1", "and2"), has_link * pool.token(" and ")),
+        (("or0", "or1", "or2"), has_link * pool.token(" or ")),
     ]
 
 
-def _pattern(of: Sentence, logic: _Logic) -> jax.Array:
-    """What is accepted where there is no one answer, `int32[PATTERN]`."""
-    x, y, other, z, _, triples, sizes = logic
+def _accepted_patterns(sentence: Sentence, logic: _Logic) -> jax.Array:
+    """Returns the accepted patterns of questions with several answers, `int32[PATTERN]`."""
+    x, y, alternative, z, _, triples, sizes = logic
 
-    def one(*indices: Any) -> jax.Array:
+    def pattern_of(*indices: Any) -> jax.Array:
         text = [i + ord("a") for i in indices] + [ord("."), 0]
         return jnp.stack([jnp.asarray(x, jnp.int32) for x in text[:3]])
 
-    def four(first: jax.Array, second: jax.Array, without: Any) -> jax.Array:
-        made = jnp.stack([one(first), one(second), one(first, second), one(second, first)])
-        has = (made == without + ord("a")).any(-1, keepdims=True)
-        return jnp.where(has, 0, made)
+    def patterns_of_two(first: jax.Array, second: jax.Array, forbidden: Any) -> jax.Array:
+        patterns = jnp.stack(
+            [
+                pattern_of(first),
+                pattern_of(second),
+                pattern_of(first, second),
+                pattern_of(second, first),
+            ]
+        )
+        has_forbidden = (patterns == forbidden + ord("a")).any(-1, keepdims=True)
+        return jnp.where(has_forbidden, 0, patterns)
 
-    contained = jnp.where(jnp.arange(3) < sizes[:, None], _letters_of(triples), 0)
+    contained = jnp.where(jnp.arange(3) < sizes[:, None], _triple_letters(triples), 0)
     # The reference takes whatever is part of the answer.
-    ending = jnp.stack([one(x, y), one(y), jnp.array([ord("."), 0, 0]), jnp.zeros(3, jnp.int32)])
-    k = of.drawn("k0", "k1", "k2", "k3") + _OTHER + ord("a")
+    ending = jnp.stack(
+        [pattern_of(x, y), pattern_of(y), jnp.array([ord("."), 0, 0]), jnp.zeros(3, jnp.int32)]
+    )
+    k = sentence.outcomes("k0", "k1", "k2", "k3") + _FIRST_OTHER_LETTER + ord("a")
     none = jnp.zeros((), k.dtype)
     either = {
         "and, or": [k[0], k[1], none, k[2], none, none],
@@ -410,76 +437,81 @@ def _pattern(of: Sentence, logic: _Logic) -> jax.Array:
     }
     patterns = {
         "and": ending,
-        "or": four(x, y, -1),
-        "but not": four(x, other, z),
+        "or": patterns_of_two(x, y, -1),
+        "but not": patterns_of_two(x, alternative, z),
         "not": jnp.zeros((4, 3), jnp.int32) + x + ord("a"),
         **{
             name: jnp.pad(jnp.stack(row).reshape(2, 3), ((0, 2), (0, 0)))
             for name, row in either.items()
         },
     }
-    has = [of.has_template(name) for name in patterns]
+    has = [sentence.has_template(name) for name in patterns]
     return jnp.select(has, list(patterns.values()), contained).reshape(PATTERN)
 
 
-def _letters_of(number: jax.Array) -> jax.Array:
-    """The bytes of three different letters, `int32[..., 3]`, by their number in order."""
+def _triple_letters(number: jax.Array) -> jax.Array:
+    """Returns the bytes of three different letters, `int32[..., 3]`, by their number in order."""
     first, second, third = number // 600, number // 24 % 25, number % 24
     second = second + (second >= first)
-    return jnp.stack([first, second, _beside(first, second, third)], -1) + ord("a")
+    return jnp.stack([first, second, _number_except(first, second, third)], -1) + ord("a")
 
 
 # Maps, sequences, commands ------------------------------------------------------------------------
 
 
-def _sequences(of: Sentence, pair: jax.Array) -> tuple[Slots, dict[str, jax.Array]]:
-    """A pair of the instance's map, two neighbours in its sequence; its number, and all there are.
+def _sequence_slots(sentence: Sentence, pair: jax.Array) -> tuple[Slots, dict[str, jax.Array]]:
+    """Returns a pair of the map and two neighbours of the sequence; their key and all keys.
 
-    The latter are `key` and `keys`; see `conversation.Asked`.
+    See `conversation.QuestionParts` for `key` and `keys`.
     """
-    pool = shared()
-    sequence, backwards = of.drawn("sequence"), of.drawn("backwards") > 0
+    pool = shared_pool()
+    sequence, backwards = sentence.outcomes("sequence"), sentence.outcomes("backwards") > 0
     sizes = np.array([len(s) for s in SEQUENCES], np.int32)
     last = jnp.asarray(sizes)[sequence] - 1
-    place = below(word(of.seed, _QUESTIONS + of.question * _PER_QUESTION + 5), last)
+    place = below(
+        word(sentence.seed, _FIRST_QUESTION_DRAW + sentence.question * _DRAWS_PER_QUESTION + 5),
+        last,
+    )
     rows = [[pool.token(s[min(i, len(s) - 1)]) for i in range(10)] for s in SEQUENCES]
-    two = place + np.array([0, 1])
-    two = jnp.asarray(np.array(rows, np.int32))[sequence, jnp.where(backwards, last - two, two)]
-    mapping = of.has_template("map")
-    keys = (1 << jnp.where(mapping, 8, last)) - 1
+    neighbours = place + np.array([0, 1])
+    neighbours = jnp.asarray(np.array(rows, np.int32))[
+        sequence, jnp.where(backwards, last - neighbours, neighbours)
+    ]
+    is_map = sentence.has_template("map")
+    keys = (1 << jnp.where(is_map, 8, last)) - 1
     slots: Slots = [
         (("key", "value"), jnp.asarray(pool.vocabulary[:FREQUENT])[pair]),
-        (("n", "n_next"), two),
+        (("n", "n_next"), neighbours),
     ]
-    return slots, {"key": jnp.where(mapping, of.drawn("key"), place), "keys": keys}
+    return slots, {"key": jnp.where(is_map, sentence.outcomes("key"), place), "keys": keys}
 
 
-def commands(of: Sentence, places: jax.Array | None = None) -> Slots:
-    """Commands by their names, by synonyms, or by new names that are announced.
+def command_slots(sentence: Sentence, places: jax.Array | None = None) -> Slots:
+    """Returns commands by name, by synonym, or by a new name that is announced.
 
     Args:
       of: the question.
       places: `int32[4]`, of the new names among frequent words, if they are known.
     """
-    pool = shared()
-    places = _places(of)[2:] if places is None else places
-    synonyms, hints = of.is_kind("micro19"), of.is_kind("micro20")
+    pool = shared_pool()
+    places = _word_places(sentence)[2:] if places is None else places
+    has_synonyms, has_hint = sentence.is_kind("micro19"), sentence.is_kind("micro20")
     plain = pool.vocabulary[pool.plain[FREQUENT : 2 * FREQUENT]]
     new, old = jnp.asarray(plain)[places], _tokens(*COMMANDS)
     groups = [SYNONYMS[name] for name in COMMANDS]
     table = [[pool.token(g[i % len(g)]) for i in range(12)] for g in groups]
-    drawn = of.drawn(*(f"synonym{i}" for i in range(4)))
-    synonym = jnp.asarray(np.array(table, np.int32))[np.arange(4), drawn]
-    # Which commands a template has: the first, and for union and exclude a second one.
+    outcomes = sentence.outcomes(*(f"synonym{i}" for i in range(4)))
+    synonym = jnp.asarray(np.array(table, np.int32))[np.arange(4), outcomes]
+    # A template has the first command, and for union and exclude a second one.
     seconds = {"union": 2, "exclude": 3, "next letter": 1}
     second = jnp.asarray(np.array([seconds.get(name, 0) for name in TEMPLATES], np.int32))
-    second = second[of.template]
-    only = (second == 1) | (second == 0)
-    first = only | (of.drawn("command") == 0)
-    chosen = jnp.where(first, jnp.where(second == 1, 1, 0), second)
-    replaced = hints & (np.arange(4) == chosen)
+    second = second[sentence.template]
+    has_one = (second == 1) | (second == 0)
+    is_first = has_one | (sentence.outcomes("command") == 0)
+    chosen = jnp.where(is_first, jnp.where(second == 1, 1, 0), second)
+    replaced = has_hint & (np.arange(4) == chosen)
     announced = [new[chosen], pool.token(" is as "), old[chosen], pool.token(" - ")]
     return [
-        (COMMANDS, jnp.where(synonyms, synonym, jnp.where(replaced, new, old))),
-        (("new", "is_as", "old", "dash"), jnp.where(hints, row_of(*announced), 0)),
+        (COMMANDS, jnp.where(has_synonyms, synonym, jnp.where(replaced, new, old))),
+        (("new", "is_as", "old", "dash"), jnp.where(has_hint, row_of(*announced), 0)),
     ]

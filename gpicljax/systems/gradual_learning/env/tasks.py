@@ -29,7 +29,7 @@ import numpy as np
 
 from gpicljax.checks import Range, check, check_choice, check_fields
 from gpicljax.systems.gradual_learning.env import conversation, ladders
-from gpicljax.systems.gradual_learning.env.conversation import Rules
+from gpicljax.systems.gradual_learning.env.conversation import ConversationRules
 
 MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS, LINES = range(6)
 """Codes of the families of questions."""
@@ -124,25 +124,25 @@ class StreamTaskSet:
           ('opposites', 2)
         """
         check_fields(self)
-        made = self if self.lines is None else self._of_lines(self.lines)
-        name = made.name
+        task = self if self.lines is None else self._of_lines(self.lines)
+        name = task.name
         fine = bool(name) and name == name.strip() and name.isprintable()
         check(fine, "name", name, "a name such as 'capitals'")
-        there = ALL_NAMES.index(name) if name in ALL_NAMES else None
-        if there is not None:
-            check(TASK_SETS[there] == made, "name", name, "a name that no other task set has")
-            return made
-        for needed in made.requires:
+        place = ALL_NAMES.index(name) if name in ALL_NAMES else None
+        if place is not None:
+            check(TASK_SETS[place] == task, "name", name, "a name that no other task set has")
+            return task
+        for needed in task.requires:
             check_choice("requires", needed, ALL_NAMES)
-        made._check_lengths()
+        task._check_lengths()
         unused = table.cache_info().currsize == 0
-        accepted = "task sets that are registered before the first stream is made"
-        check(unused, "name", name, accepted)
-        accepted = f"at most {_MOST_SETS} task sets"
-        check(len(TASK_SETS) < _MOST_SETS, "name", name, accepted)
-        TASK_SETS.append(made)
+        expected = "task sets that are registered before the first stream is made"
+        check(unused, "name", name, expected)
+        expected = f"at most {_MOST_SETS} task sets"
+        check(len(TASK_SETS) < _MOST_SETS, "name", name, expected)
+        TASK_SETS.append(task)
         ALL_NAMES.append(name)
-        return made
+        return task
 
     def _of_lines(self, lines: tuple[tuple[str, str], ...]) -> StreamTaskSet:
         """Returns the task set with what follows from its lines."""
@@ -155,11 +155,11 @@ class StreamTaskSet:
         check(varied, "lines", "one answer to all questions", "different answers, to be hidden")
         for question, answer in lines:
             fine = 0 < len(question) <= _LONGEST_LINE and max(map(ord, question)) < 256
-            accepted = f"1 to {_LONGEST_LINE} bytes, of which the last is no space"
-            check(fine and question[-1] != " ", "question", question, accepted)
+            expected = f"1 to {_LONGEST_LINE} bytes, of which the last is no space"
+            check(fine and question[-1] != " ", "question", question, expected)
             fine = 0 < len(answer) <= 50 and max(map(ord, answer)) < 256
-            accepted = "1 to 50 bytes without a period, of which the first is no space"
-            check(fine and "." not in answer and answer[0] != " ", "answer", answer, accepted)
+            expected = "1 to 50 bytes without a period, of which the first is no space"
+            check(fine and "." not in answer and answer[0] != " ", "answer", answer, expected)
         return dataclasses.replace(
             self,
             family=LINES,
@@ -180,13 +180,13 @@ class StreamTaskSet:
             BLOCKS: len(ladders.BLOCKS),
         }.get(self.family, 1)
         check(0 <= self.code < codes, "code", self.code, f"0 to {codes - 1}")
-        accepted = "lines, for a task set of the family 'lines'"
-        check(self.lines or self.family != LINES, "lines", self.lines, accepted)
+        expected = "lines, for a task set of the family 'lines'"
+        check(self.lines or self.family != LINES, "lines", self.lines, expected)
         most = _DIGITS if self.family == MAPPING else 50
         for field in ("question", "answer"):
             least, longest = getattr(self, field)
-            accepted = f"the fewest and the most, up to {most}"
-            check(least <= longest <= most, field, (least, longest), accepted)
+            expected = f"the fewest and the most, up to {most}"
+            check(least <= longest <= most, field, (least, longest), expected)
 
 
 def _mapping(number: int | str, title: str, *requires: str, **options: object) -> StreamTaskSet:
@@ -196,7 +196,7 @@ def _mapping(number: int | str, title: str, *requires: str, **options: object) -
 
 def _sentence(name: str, title: str, *requires: str, **options: object) -> StreamTaskSet:
     kind = name.removesuffix(".strict").removesuffix(".graded")
-    longest = next((n for n, kinds in _LONGEST.items() if kind in kinds), 12)
+    longest = next((n for n, kinds in _LONGEST_BY_KIND.items() if kind in kinds), 12)
     options = {"code": SENTENCE_KINDS.index(kind), "marks": 2, "answer": (1, longest)} | options
     return StreamTaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
 
@@ -206,15 +206,15 @@ def _rungs(
 ) -> list[StreamTaskSet]:
     """The task sets of a ladder, each of which builds on the one below."""
     answer = (1, 17)
-    made: list[StreamTaskSet] = []
+    task_sets: list[StreamTaskSet] = []
     for code, rung in enumerate(rungs):
-        requires = tuple(task.name for task in made[-1:])
-        known = code + 1 in lookup
-        made.append(
+        requires = tuple(task.name for task in task_sets[-1:])
+        is_lookup = code + 1 in lookup
+        task_sets.append(
             StreamTaskSet(
                 f"{name}{code + 1}",
                 rung.title,
-                known,
+                is_lookup,
                 requires,
                 family,
                 code,
@@ -222,7 +222,7 @@ def _rungs(
                 marks=2,
             )
         )
-    return made
+    return task_sets
 
 
 SENTENCE_KINDS = (
@@ -235,7 +235,7 @@ SENTENCE_KINDS = (
 )
 
 # Bytes of the longest answer of kinds of sentences, without its period; of the others, 12.
-_LONGEST = {
+_LONGEST_BY_KIND = {
     1: ("micro7.1", "micro7.1.plain", "micro14"),
     2: ("micro9.1",),
     4: ("micro8", "micro8.1", "micro8.2", "micro8.3", "micro12"),
@@ -389,7 +389,7 @@ BLOCKS_NAMES = tuple(task.name for task in TASK_SETS if task.family == BLOCKS)
 
 @functools.cache
 def table(corrected: bool) -> dict[str, np.ndarray]:
-    """What all task sets are, a row of numbers for each, by the names of its columns.
+    """Returns all task sets as columns, `int32[N]` or `int32[N, 2]`, by name.
 
     The columns of `Rules`, and `family`, `code`, `style`, `question` and `answer` (`int32[N, 2]`).
     """
@@ -399,7 +399,7 @@ def table(corrected: bool) -> dict[str, np.ndarray]:
         mapping = task.family == MAPPING
         symbols = corrected and mapping and task.code in (GROUPS, LETTERS)
         bounded = ends and (corrected or task.early)
-        rules = Rules(
+        rules = ConversationRules(
             spoken=int(not mapping or bounded),
             limit=2 * (task.answer[1] + 1) if bounded else 0,
             know=task.know,

@@ -1,4 +1,4 @@
-"""What the sentences of micro6 to micro20 look like, as data.
+"""The sentences of micro6 to micro20, as data.
 
 A template is a text with slots in braces; `slots` says what may be in them.
 """

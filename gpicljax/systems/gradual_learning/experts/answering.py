@@ -20,22 +20,29 @@ from gpicljax.checks import check_at_least
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.gradual_learning.env import tasks
 from gpicljax.systems.gradual_learning.env.conversation import PERIOD, SPACE
-from gpicljax.systems.gradual_learning.env.hashing import mixed
+from gpicljax.systems.gradual_learning.env.hashing import mix_bits
 from gpicljax.systems.gradual_learning.env.mapping import SYMBOLS
 from gpicljax.typing import ArrayTree
 
 SEMICOLON, BLANK = ord(";"), ord(" ")
 LONGEST = 20
 """Bytes of an answer that a solver holds."""
-_QUESTION, _ANSWER, _FEEDBACK = range(3)
-# How a task set's questions and feedback are read: symbols without feedback; one byte of question;
-# one byte of both; a period after questions, but not after answers; after both; likewise, with
-# noise or words before the answer.
-_REACTION, _BYTES, _BYTE, _OPEN, _PLAIN, _NOISY, _WORDS, _KNOWN = range(8)
+_READS_QUESTION, _ANSWERS, _READS_FEEDBACK = range(3)
+# Formats of a task set's questions and feedback.
+(
+    _NO_FEEDBACK,
+    _ONE_BYTE_QUESTION,
+    _ONE_BYTE_BOTH,
+    _PERIOD_AFTER_QUESTION,
+    _PERIOD_AFTER_BOTH,
+    _DIGITS_BEFORE_ANSWER,
+    _WORDS_BEFORE_ANSWER,
+    _ANSWER_KNOWN,
+) = range(8)
 
 
 def oracle() -> Agent:
-    """Says what is right, and else nothing.
+    """Returns the agent that gives accepted answers, and is silent otherwise.
 
     Example:
       >>> import gpicljax
@@ -54,7 +61,7 @@ def oracle() -> Agent:
 
 
 def echo() -> Agent:
-    """Repeats the byte that it sees."""
+    """Returns the agent that repeats the byte that it sees."""
 
     def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         del keys, params
@@ -63,8 +70,8 @@ def echo() -> Agent:
     return Agent(lambda batch: (), act)
 
 
-def silent() -> Agent:
-    """Says nothing but spaces."""
+def silent_agent() -> Agent:
+    """Returns the agent that says nothing but spaces."""
 
     def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         del keys, params
@@ -74,219 +81,236 @@ def silent() -> Agent:
 
 
 @struct.dataclass
-class Notes:
-    """What a solver remembers, `[B]` each, or as said.
+class SolverMemory:
+    """The memory of a solver, `[B]` each unless stated.
 
     Attributes:
-      phase: `int32`, whether it reads a question, answers, or reads feedback.
-      question: `uint32`, what it has read of the question, as a number.
-      length: `int32`, bytes of that, of the answer, or of the feedback.
-      heard: `int32[B, LONGEST]`, the last bytes of the feedback, the latest one last.
-      questions: `uint32[B, N]`, what it knows answers to, 0 where nothing.
-      answers: `int32[B, N, LONGEST]`, spaces beyond their ends.
-      written: `int32`, how many entries were made.
+      phase: `int32`, `_READS_QUESTION`, `_ANSWERS` or `_READS_FEEDBACK`.
+      question: `uint32`, hash of the question so far.
+      length: `int32`, bytes of the question or of the answer so far.
+      feedback: `int32[B, LONGEST]`, the last bytes of the feedback, the latest one last.
+      questions: `uint32[B, N]`, hashes of questions with known answers, 0 where none.
+      answers: `int32[B, N, LONGEST]`, their answers, spaces beyond their ends.
+      entry_count: `int32`, number of entries that were made.
       guess: `int32[B, 27]`, number of the guess for each letter, and for everything.
-      last: `int32`, which of the guesses was made last.
+      last_guess: `int32`, index of the last guess in `guess`.
     """
 
     phase: jax.Array
     question: jax.Array
     length: jax.Array
-    heard: jax.Array
+    feedback: jax.Array
     questions: jax.Array
     answers: jax.Array
-    written: jax.Array
+    entry_count: jax.Array
     guess: jax.Array
-    last: jax.Array
+    last_guess: jax.Array
 
 
-def _blank_notes(batch: int, size: int) -> Notes:
+def _empty_solver_memory(batch: int, size: int) -> SolverMemory:
     zero = jnp.zeros(batch, jnp.int32)
-    return Notes(
+    return SolverMemory(
         phase=zero,
         question=jnp.zeros(batch, jnp.uint32),
         length=zero,
-        heard=jnp.full((batch, LONGEST), SPACE, jnp.int32),
+        feedback=jnp.full((batch, LONGEST), SPACE, jnp.int32),
         questions=jnp.zeros((batch, size), jnp.uint32),
         answers=jnp.full((batch, size, LONGEST), SPACE, jnp.int32),
-        written=zero,
+        entry_count=zero,
         guess=jnp.zeros((batch, 27), jnp.int32),
-        last=zero,
+        last_guess=zero,
     )
 
 
-def _read(notes: Notes, byte: jax.Array, way: jax.Array) -> tuple[jax.Array, Notes]:
-    """One stream's step: what to say, and the notes after it."""
-    one = (way == _BYTE) | (way == _BYTES)
+def _answer_from_memory(
+    memory: SolverMemory, byte: jax.Array, format: jax.Array
+) -> tuple[jax.Array, SolverMemory]:
+    """Returns one stream's reply, and the memory after it."""
+    has_byte_questions = (format == _ONE_BYTE_BOTH) | (format == _ONE_BYTE_QUESTION)
     # Silence while answering goes on; a byte is the beginning of feedback.
-    phase = jnp.where((notes.phase == _ANSWER) & (byte != BLANK), _FEEDBACK, notes.phase)
-    begins = (phase == _FEEDBACK) & (notes.phase == _ANSWER)
-    heard = jnp.where(begins, jnp.full_like(notes.heard, SPACE), notes.heard)
+    phase = jnp.where((memory.phase == _ANSWERS) & (byte != BLANK), _READS_FEEDBACK, memory.phase)
+    feedback_begins = (phase == _READS_FEEDBACK) & (memory.phase == _ANSWERS)
+    feedback = jnp.where(feedback_begins, jnp.full_like(memory.feedback, SPACE), memory.feedback)
 
     # Feedback.
-    listening = phase == _FEEDBACK
-    done = listening & ((way == _BYTE) | (byte == SEMICOLON))
-    takes = listening & ((way == _BYTE) | (byte != SEMICOLON))
-    heard = jnp.where(takes, jnp.concatenate([heard[1:], byte[None]]), heard)
-    # What of it is the answer: what comes after the last space, the last digit, or all.
+    listening = phase == _READS_FEEDBACK
+    is_feedback_over = listening & ((format == _ONE_BYTE_BOTH) | (byte == SEMICOLON))
+    belongs_to_feedback = listening & ((format == _ONE_BYTE_BOTH) | (byte != SEMICOLON))
+    feedback = jnp.where(belongs_to_feedback, jnp.concatenate([feedback[1:], byte[None]]), feedback)
+    # The answer is the part of it after the last space, its last digit, or all of it.
     places = jnp.arange(LONGEST)
-    begin = jnp.max(jnp.where(heard == BLANK, places + 1, 0))
-    begin = jnp.where(way == _NOISY, LONGEST - 2, begin)
+    begin = jnp.max(jnp.where(feedback == BLANK, places + 1, 0))
+    begin = jnp.where(format == _DIGITS_BEFORE_ANSWER, LONGEST - 2, begin)
     size = LONGEST - begin
-    told = jnp.where(places < size, heard[jnp.minimum(places + begin, LONGEST - 1)], SPACE)
-    dotted = (way != _BYTE) & (told[jnp.maximum(size - 1, 0)] != PERIOD) & (way >= _PLAIN)
-    ended = jnp.where(dotted & (places == size), PERIOD, told)
-    learns = done & (size > 0)
-    known = notes.questions == notes.question
-    index = jnp.where(known.any(), jnp.argmax(known), notes.written % notes.questions.shape[0])
-    index = jnp.where(learns, index, notes.questions.shape[0])
-    questions = notes.questions.at[index].set(notes.question, mode="drop")
-    answers = notes.answers.at[index].set(ended, mode="drop")
-    written = notes.written + (learns & ~known.any())
+    stated = jnp.where(places < size, feedback[jnp.minimum(places + begin, LONGEST - 1)], SPACE)
+    dotted = (
+        (format != _ONE_BYTE_BOTH)
+        & (stated[jnp.maximum(size - 1, 0)] != PERIOD)
+        & (format >= _PERIOD_AFTER_BOTH)
+    )
+    ended = jnp.where(dotted & (places == size), PERIOD, stated)
+    stores = is_feedback_over & (size > 0)
+    is_stored = memory.questions == memory.question
+    index = jnp.where(
+        is_stored.any(), jnp.argmax(is_stored), memory.entry_count % memory.questions.shape[0]
+    )
+    index = jnp.where(stores, index, memory.questions.shape[0])
+    questions = memory.questions.at[index].set(memory.question, mode="drop")
+    answers = memory.answers.at[index].set(ended, mode="drop")
+    written = memory.entry_count + (stores & ~is_stored.any())
 
     # The question: its end is the time to answer.
-    asking = phase == _QUESTION
-    fresh = notes.length == 0
-    started = ~(asking & fresh & (byte == BLANK))
-    number = jnp.where(fresh, jnp.uint32(1), notes.question)
-    number = mixed(number * np.uint32(257) + byte.astype(jnp.uint32))
-    question = jnp.where(asking & started, number, notes.question)
-    over = asking & started & (one | (byte == PERIOD))
-    answering = over | (phase == _ANSWER)
-    place = jnp.where(over, 0, notes.length)
+    reads_question = phase == _READS_QUESTION
+    is_first = memory.length == 0
+    is_started = ~(reads_question & is_first & (byte == BLANK))
+    number = jnp.where(is_first, jnp.uint32(1), memory.question)
+    number = mix_bits(number * np.uint32(257) + byte.astype(jnp.uint32))
+    question = jnp.where(reads_question & is_started, number, memory.question)
+    is_question_over = reads_question & is_started & (has_byte_questions | (byte == PERIOD))
+    answering = is_question_over | (phase == _ANSWERS)
+    place = jnp.where(is_question_over, 0, memory.length)
     match = questions == question
     answer = answers[jnp.argmax(match), jnp.minimum(place, LONGEST - 1)]
-    blind = jnp.where(place == 0, PERIOD, SPACE)
-    answer = jnp.where(match.any() & (place < LONGEST), answer, blind)
-    say = jnp.where(answering, answer, SPACE)
-    length = jnp.where(answering, place + 1, jnp.where(asking & started, notes.length + 1, 0))
-    return say, dataclasses.replace(
-        notes,
-        phase=jnp.where(done, _QUESTION, jnp.where(answering, _ANSWER, phase)).astype(jnp.int32),
+    default = jnp.where(place == 0, PERIOD, SPACE)
+    answer = jnp.where(match.any() & (place < LONGEST), answer, default)
+    reply = jnp.where(answering, answer, SPACE)
+    length = jnp.where(
+        answering, place + 1, jnp.where(reads_question & is_started, memory.length + 1, 0)
+    )
+    return reply, dataclasses.replace(
+        memory,
+        phase=jnp.where(
+            is_feedback_over, _READS_QUESTION, jnp.where(answering, _ANSWERS, phase)
+        ).astype(jnp.int32),
         question=question,
-        length=jnp.where(done, 0, length).astype(jnp.int32),
-        heard=heard,
+        length=jnp.where(is_feedback_over, 0, length).astype(jnp.int32),
+        feedback=feedback,
         questions=questions,
         answers=answers,
-        written=written.astype(jnp.int32),
+        entry_count=written.astype(jnp.int32),
     )
 
 
 def _react(
-    notes: Notes, byte: jax.Array, reward: jax.Array, task: jax.Array
-) -> tuple[jax.Array, Notes]:
-    """One stream's step in micro1 to micro4: guesses, of which the next is tried after each -1."""
-    guess = notes.guess.at[notes.last].add(jnp.where(reward < 0, 1, 0))
+    memory: SolverMemory, byte: jax.Array, reward: jax.Array, task: jax.Array
+) -> tuple[jax.Array, SolverMemory]:
+    """Returns one stream's reply in micro1 to micro4: the next guess after each punishment."""
+    guess = memory.guess.at[memory.last_guess].add(jnp.where(reward < 0, 1, 0))
     letter = (byte >= ord("a")) & (byte <= ord("z"))
     first, second, third = (task == tasks.NAMES.index(f"micro{i}") for i in (1, 2, 3))
-    # Which guess: one for everything, or one for each letter.
-    which = jnp.where(third & letter, byte - ord("a"), 26)
+    # There is one guess for everything, or one for each letter.
+    guess_index = jnp.where(third & letter, byte - ord("a"), 26)
     symbols = jnp.asarray(np.array([ord(x) for x in SYMBOLS]), jnp.int32)
-    tried = jnp.where(first, symbols[guess[26] % len(SYMBOLS)], ord("a") + guess[which] % 26)
-    say = jnp.where(first | ((second | third) & letter), tried, byte)
+    guess_byte = jnp.where(
+        first, symbols[guess[26] % len(SYMBOLS)], ord("a") + guess[guess_index] % 26
+    )
+    reply = jnp.where(first | ((second | third) & letter), guess_byte, byte)
     # Answers to punctuation say nothing about letters.
-    last = jnp.where(first | letter, which, 27)
-    return say, dataclasses.replace(notes, guess=guess, last=last.astype(jnp.int32))
+    last = jnp.where(first | letter, guess_index, 27)
+    return reply, dataclasses.replace(memory, guess=guess, last_guess=last.astype(jnp.int32))
 
 
 @struct.dataclass
-class Table:
-    """A table of replies, `[B]` each, or as said.
+class ReplyTable:
+    """A table of replies, `[B]` each unless stated.
 
     Attributes:
-      key: `int32`, the byte that the last reply was to, and
-      reply: `int32`, the reply.
-      seen: `int32[B, 128]`, the step at which each byte was seen last.
-      right: `int32[B, 256]`, what was rewarded last after a byte,
-      sure: `bool[B, 256]`, and not punished since.
-      tried: `int32[B, 256]`, replies of the byte's own that were punished since.
-      own: `int32`, which the next of them was.
-      common: `int32`, what was rewarded last after whatever bytes, or is tried next,
-      common_sure: `bool`, and whether it was.
-      turns: `int32`, punishments so far.
+      key: `int32`, the byte before the last reply.
+      reply: `int32`, the last reply.
+      last_seen: `int32[B, 128]`, the step at which each byte was seen last.
+      rewarded: `int32[B, 256]`, the last reply to each byte that was rewarded.
+      is_sure: `bool[B, 256]`, whether that reply was not punished since.
+      punished: `int32[B, 256]`, number of guesses for each byte that were punished since.
+      next_own: `int32`, the last guess that was made for one byte alone.
+      common: `int32`, the last reply to any byte that was rewarded, or the next to try.
+      is_common_sure: `bool`, whether `common` was rewarded and not punished since.
+      punishments: `int32`, punishments so far.
       steps: `int32`, steps so far.
     """
 
     key: jax.Array
     reply: jax.Array
-    seen: jax.Array
-    right: jax.Array
-    sure: jax.Array
-    tried: jax.Array
-    own: jax.Array
+    last_seen: jax.Array
+    rewarded: jax.Array
+    is_sure: jax.Array
+    punished: jax.Array
+    next_own: jax.Array
     common: jax.Array
-    common_sure: jax.Array
-    turns: jax.Array
+    is_common_sure: jax.Array
+    punishments: jax.Array
     steps: jax.Array
 
 
 FIRST_PRINTABLE, PRINTABLE = 32, 95
-LATELY = 48
-"""Steps for which a byte counts as seen of late."""
+RECENT_STEPS = 48
+"""Steps for which a byte counts as recent."""
 
 
-def _blank_table(batch: int) -> Table:
+def _empty_reply_table(batch: int) -> ReplyTable:
     zero, space = jnp.zeros(batch, jnp.int32), jnp.full(batch, SPACE, jnp.int32)
-    return Table(
+    return ReplyTable(
         key=zero,
         reply=space,
-        seen=jnp.full((batch, 128), -LATELY, jnp.int32),
-        right=jnp.zeros((batch, 256), jnp.int32),
-        sure=jnp.zeros((batch, 256), bool),
-        tried=jnp.zeros((batch, 256), jnp.int32),
-        own=space,
+        last_seen=jnp.full((batch, 128), -RECENT_STEPS, jnp.int32),
+        rewarded=jnp.zeros((batch, 256), jnp.int32),
+        is_sure=jnp.zeros((batch, 256), bool),
+        punished=jnp.zeros((batch, 256), jnp.int32),
+        next_own=space,
         common=space,
-        common_sure=jnp.zeros(batch, bool),
-        turns=zero,
+        is_common_sure=jnp.zeros(batch, bool),
+        punishments=zero,
         steps=zero,
     )
 
 
-def _look_up(table: Table, byte: jax.Array, reward: jax.Array) -> tuple[jax.Array, Table]:
-    """One stream's step with a table: what to say, and the table after it."""
-    # What became of the last reply.
-    key, good, bad = table.key, reward > 0, reward < 0
-    right = table.right.at[key].set(jnp.where(good, table.reply, table.right[key]))
-    sure = table.sure.at[key].set((table.sure[key] | good) & ~bad)
-    failed = bad & (table.reply == table.own)
-    tried = table.tried.at[key].set(jnp.where(good, 0, table.tried[key] + failed))
-    blamed = bad & (table.reply == table.common)
-    next_one = FIRST_PRINTABLE + (table.common + 1 - FIRST_PRINTABLE) % PRINTABLE
-    common = jnp.where(blamed, next_one, table.common)
-    # What an entry was sure of says nothing about others.
-    found = good & ~table.sure[key]
-    common = jnp.where(found, table.reply, common)
-    common_sure = (table.common_sure | found) & ~blamed
-    turns = table.turns + bad
+def _look_up(table: ReplyTable, byte: jax.Array, reward: jax.Array) -> tuple[jax.Array, ReplyTable]:
+    """Returns one stream's reply from a table, and the table after it."""
+    # The outcome of the last reply.
+    key, is_rewarded, is_punished = table.key, reward > 0, reward < 0
+    rewarded = table.rewarded.at[key].set(jnp.where(is_rewarded, table.reply, table.rewarded[key]))
+    is_sure = table.is_sure.at[key].set((table.is_sure[key] | is_rewarded) & ~is_punished)
+    own_failed = is_punished & (table.reply == table.next_own)
+    punished = table.punished.at[key].set(
+        jnp.where(is_rewarded, 0, table.punished[key] + own_failed)
+    )
+    common_failed = is_punished & (table.reply == table.common)
+    next_common = FIRST_PRINTABLE + (table.common + 1 - FIRST_PRINTABLE) % PRINTABLE
+    common = jnp.where(common_failed, next_common, table.common)
+    # The reward of a reply that was sure is no evidence for other bytes.
+    is_news = is_rewarded & ~table.is_sure[key]
+    common = jnp.where(is_news, table.reply, common)
+    is_common_sure = (table.is_common_sure | is_news) & ~common_failed
+    punishments = table.punishments + is_punished
 
-    # What to reply. Three of four tries are one and the same whatever the bytes were, each the
-    # next one after a punishment; one is of this byte alone: itself, and then what else of its
-    # class was seen of late.
-    seen = table.seen.at[byte].set(table.steps, mode="drop")
-    others = (byte + jnp.arange(128)) % 128
-    lately = (table.steps - seen[others] < LATELY) & (_class(others) == _class(byte))
-    rank = jnp.cumsum(lately) - 1
-    own = others[jnp.argmax(rank == tried[byte] % jnp.maximum(rank[-1] + 1, 1))]
-    guess = jnp.where(common_sure | (turns % 4 != 0), common, own)
-    reply = jnp.where(sure[byte], right[byte], guess).astype(jnp.int32)
-    return reply, Table(
+    # Three of four guesses are the same for all bytes, and move on after each punishment. One is
+    # for this byte alone: the byte itself, and then other recent bytes of its class.
+    last_seen = table.last_seen.at[byte].set(table.steps, mode="drop")
+    candidates = (byte + jnp.arange(128)) % 128
+    is_recent = (table.steps - last_seen[candidates] < RECENT_STEPS) & (
+        _class(candidates) == _class(byte)
+    )
+    rank = jnp.cumsum(is_recent) - 1
+    next_own = candidates[jnp.argmax(rank == punished[byte] % jnp.maximum(rank[-1] + 1, 1))]
+    guess = jnp.where(is_common_sure | (punishments % 4 != 0), common, next_own)
+    reply = jnp.where(is_sure[byte], rewarded[byte], guess).astype(jnp.int32)
+    return reply, ReplyTable(
         key=byte.astype(jnp.int32),
         reply=reply,
-        seen=seen,
-        right=right,
-        sure=sure,
-        tried=tried,
-        own=own.astype(jnp.int32),
+        last_seen=last_seen,
+        rewarded=rewarded,
+        is_sure=is_sure,
+        punished=punished,
+        next_own=next_own.astype(jnp.int32),
         common=common,
-        common_sure=common_sure,
-        turns=turns,
+        is_common_sure=is_common_sure,
+        punishments=punishments,
         steps=table.steps + 1,
     )
 
 
 # Classes of bytes: marks have numbers of their own, up to that of nothing.
-_FEEDBACK_BEGINS, _DIGIT, _LETTER, _MARK = range(4)
-_NOTHING = _MARK + 32
+_FEEDBACK_CLASS, _DIGIT_CLASS, _LETTER_CLASS, _FIRST_MARK_CLASS = range(4)
+_NO_BYTE_CLASS = _FIRST_MARK_CLASS + 32
 
 
 def _between(byte: jax.Array, first: str, last: str) -> jax.Array:
@@ -294,83 +318,83 @@ def _between(byte: jax.Array, first: str, last: str) -> jax.Array:
 
 
 def _class(byte: jax.Array) -> jax.Array:
-    """Whether a byte is a digit or a letter, or else which mark."""
+    """Returns the class of bytes: digit, letter, or one of the marks."""
     letter = _between(byte | 32, "a", "z")
-    mark = _MARK + byte % 32
-    return jnp.where(_between(byte, "0", "9"), _DIGIT, jnp.where(letter, _LETTER, mark))
+    mark = _FIRST_MARK_CLASS + byte % 32
+    return jnp.where(_between(byte, "0", "9"), _DIGIT_CLASS, jnp.where(letter, _LETTER_CLASS, mark))
 
 
 @struct.dataclass
-class Reader:
-    """What a suffix predictor remembers, `[B]` each, or as said. Positions move with the text.
+class PredictorMemory:
+    """The memory of a suffix predictor, `[B]` each unless stated. Positions move with the text.
 
     Attributes:
-      text: `uint8[B, size]`, the last bytes that were heard, silence left out, the latest one last.
-      match: `uint8[B, size]`, how many bytes up to a position are the last ones of the text, too.
-      asked: `uint8[B, size]`, bytes of the word that ends at a position.
-      told: `uint8[B, size]`, bytes of the feedback after a position, 0 where none was read.
+      text: `uint8[B, size]`, the last bytes without silence, the latest one last.
+      match: `uint8[B, size]`, how many bytes up to a position equal the last ones of the text.
+      word_lengths: `uint8[B, size]`, bytes of the word that ends at a position.
+      feedback_lengths: `uint8[B, size]`, bytes of the feedback after a position, 0 if unread.
       classes: `int32[B, 3]`, classes of the last bytes, equal ones in a row counted once.
-      turn: `bool[B, CONTEXTS]`, whether it is to speak after these classes,
-      failed: `int32[B, CONTEXTS]`, and punishments since that was confirmed.
-      fresh: `bool`, whether the last byte was heard.
-      spoke: `bool`, whether the last reply was more than silence.
-      answering: `bool`, whether an answer is not decided yet.
-      last: `int32`, position of its last turn, and
-      found: `int32`, the position that it recalled then; negative where nothing.
-      source: `int32`, position of the next byte to say, and
-      left: `int32`, how many are left.
-      whole: `int32`, evidence that all of the feedback is the answer; negative: its last byte.
-      mute: `bool`, whether nothing was heard after the last turn.
-      guessed: `bool`, whether the last reply came from
-      table: a table of replies.
+      is_turn: `bool[B, CONTEXTS]`, whether a reply is due after these classes.
+      failures: `int32[B, CONTEXTS]`, punishments since that was confirmed.
+      was_heard: `bool`, whether the last byte was no space.
+      has_spoken: `bool`, whether the last reply was more than silence.
+      is_answering: `bool`, whether its answer is not complete yet.
+      last_turn: `int32`, position of its last turn.
+      recalled: `int32`, the position that it recalled then; negative if none.
+      source: `int32`, position of the next byte to say.
+      remaining: `int32`, number of bytes left to say.
+      whole_votes: `int32`, evidence that the answer is all of the feedback; if negative, its end.
+      is_mute: `bool`, whether no feedback followed the last turn.
+      has_guessed: `bool`, whether the last reply came from `replies`.
+      replies: a table of replies.
     """
 
     text: jax.Array
     match: jax.Array
-    asked: jax.Array
-    told: jax.Array
+    word_lengths: jax.Array
+    feedback_lengths: jax.Array
     classes: jax.Array
-    turn: jax.Array
-    failed: jax.Array
-    fresh: jax.Array
-    spoke: jax.Array
-    answering: jax.Array
-    last: jax.Array
-    found: jax.Array
+    is_turn: jax.Array
+    failures: jax.Array
+    was_heard: jax.Array
+    has_spoken: jax.Array
+    is_answering: jax.Array
+    last_turn: jax.Array
+    recalled: jax.Array
     source: jax.Array
-    left: jax.Array
-    whole: jax.Array
-    mute: jax.Array
-    guessed: jax.Array
-    table: Table
+    remaining: jax.Array
+    whole_votes: jax.Array
+    is_mute: jax.Array
+    has_guessed: jax.Array
+    replies: ReplyTable
 
 
 CONTEXTS = 512
 """Contexts of three classes that a suffix predictor tells apart."""
 
 
-def _blank_reader(batch: int, size: int) -> Reader:
-    zero, no = jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
+def _empty_predictor_memory(batch: int, size: int) -> PredictorMemory:
+    zero, false = jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
     bytes_ = jnp.zeros((batch, size), jnp.uint8)
-    return Reader(
+    return PredictorMemory(
         text=bytes_,
         match=bytes_,
-        asked=bytes_,
-        told=bytes_,
-        classes=jnp.full((batch, 3), _NOTHING, jnp.int32),
-        turn=jnp.zeros((batch, CONTEXTS), bool),
-        failed=jnp.zeros((batch, CONTEXTS), jnp.int32),
-        fresh=no,
-        spoke=no,
-        answering=no,
-        last=zero - 1,
-        found=zero - 1,
+        word_lengths=bytes_,
+        feedback_lengths=bytes_,
+        classes=jnp.full((batch, 3), _NO_BYTE_CLASS, jnp.int32),
+        is_turn=jnp.zeros((batch, CONTEXTS), bool),
+        failures=jnp.zeros((batch, CONTEXTS), jnp.int32),
+        was_heard=false,
+        has_spoken=false,
+        is_answering=false,
+        last_turn=zero - 1,
+        recalled=zero - 1,
         source=zero,
-        left=zero,
-        whole=zero,
-        mute=no,
-        guessed=no,
-        table=_blank_table(batch),
+        remaining=zero,
+        whole_votes=zero,
+        is_mute=false,
+        has_guessed=false,
+        replies=_empty_reply_table(batch),
     )
 
 
@@ -378,133 +402,151 @@ def _context(classes: jax.Array) -> jax.Array:
     return ((classes[0] * 37 + classes[1]) * 37 + classes[2]) % CONTEXTS
 
 
-def _listen(reader: Reader, byte: jax.Array, reward: jax.Array) -> Reader:
-    """Learns from what became of the last reply whether it was its turn, and takes in the byte."""
+def _update_memory(memory: PredictorMemory, byte: jax.Array, reward: jax.Array) -> PredictorMemory:
+    """Updates the memory with the outcome of the last reply and the new byte."""
     heard, decided = byte != BLANK, reward != 0
-    context = _context(reader.classes)
+    context = _context(memory.classes)
     # Silence that is punished, or met with silence, was a turn. A byte that is punished at once may
     # have been a wrong answer, or have come while it was to listen.
     waits = decided | ~heard
-    doubtful = reader.spoke & heard & (reward < 0)
-    turn = jnp.where(reader.fresh & ~doubtful, waits, reader.turn[context])
-    wrong = jnp.where(waits & ((reward < 0) | ~reader.spoke), reader.failed[context] + 1, 0)
-    failed = jnp.where(reader.fresh, wrong, reader.failed[context])
+    is_doubtful = memory.has_spoken & heard & (reward < 0)
+    turn = jnp.where(memory.was_heard & ~is_doubtful, waits, memory.is_turn[context])
+    count = jnp.where(waits & ((reward < 0) | ~memory.has_spoken), memory.failures[context] + 1, 0)
+    failed = jnp.where(memory.was_heard, count, memory.failures[context])
     # A turn that was let pass is a question, too.
-    size = len(reader.text)
-    missed = decided & ~reader.answering & reader.fresh
-    last = jnp.where(missed, size - 1, reader.last)
-    found = jnp.where(missed, -1, reader.found)
-    # What earned a reward says which part of the feedback it was.
-    long = reader.answering & (found >= 0) & (reader.told[jnp.maximum(found, 0)] > 1)
-    sure = jnp.where(reader.whole < 0, -3, 3)
-    whole = jnp.where(long & (reward > 0), sure, reader.whole)
+    size = len(memory.text)
+    is_missed = decided & ~memory.is_answering & memory.was_heard
+    last = jnp.where(is_missed, size - 1, memory.last_turn)
+    recalled = jnp.where(is_missed, -1, memory.recalled)
+    # A reward confirms the part of the feedback that was said.
+    is_long = (
+        memory.is_answering
+        & (recalled >= 0)
+        & (memory.feedback_lengths[jnp.maximum(recalled, 0)] > 1)
+    )
+    votes = jnp.where(memory.whole_votes < 0, -3, 3)
+    whole = jnp.where(is_long & (reward > 0), votes, memory.whole_votes)
 
-    kind = jnp.where(decided & (byte != SEMICOLON), _FEEDBACK_BEGINS, _class(byte))
-    before = reader.classes[2]
-    again = (kind == before) & (kind < _MARK)
-    classes = jnp.where(again, reader.classes, jnp.append(reader.classes[1:], kind))
+    kind = jnp.where(decided & (byte != SEMICOLON), _FEEDBACK_CLASS, _class(byte))
+    last_class = memory.classes[2]
+    repeats = (kind == last_class) & (kind < _FIRST_MARK_CLASS)
+    classes = jnp.where(repeats, memory.classes, jnp.append(memory.classes[1:], kind))
     # The last word, and the marks after it.
-    word = reader.asked[-1]
-    goes_on = again & (kind != _FEEDBACK_BEGINS) | (kind >= _MARK) & (before < _MARK)
-    word = jnp.where(goes_on, jnp.minimum(word, 254) + 1, 1)
-    added = {"text": byte, "match": 0, "asked": word, "told": 0}
+    word = memory.word_lengths[-1]
+    extends_word = repeats & (kind != _FEEDBACK_CLASS) | (kind >= _FIRST_MARK_CLASS) & (
+        last_class < _FIRST_MARK_CLASS
+    )
+    word = jnp.where(extends_word, jnp.minimum(word, 254) + 1, 1)
+    newest = {"text": byte, "match": 0, "word_lengths": word, "feedback_lengths": 0}
     moved = {
-        name: jnp.append(getattr(reader, name)[1:], jnp.asarray(value).astype(jnp.uint8))
-        for name, value in added.items()
+        name: jnp.append(getattr(memory, name)[1:], jnp.asarray(value).astype(jnp.uint8))
+        for name, value in newest.items()
     }
     same = (moved["text"] == byte.astype(jnp.uint8)).at[-1].set(False)
-    moved["match"] = jnp.where(same, jnp.minimum(reader.match, 254) + 1, 0)
-    taken = dataclasses.replace(
-        reader,
+    moved["match"] = jnp.where(same, jnp.minimum(memory.match, 254) + 1, 0)
+    extended = dataclasses.replace(
+        memory,
         classes=classes,
-        last=last - 1,
-        found=found - 1,
-        source=reader.source - 1,
+        last_turn=last - 1,
+        recalled=recalled - 1,
+        source=memory.source - 1,
         **moved,
     )
-    stays = dataclasses.replace(reader, last=last, found=found)
+    unchanged = dataclasses.replace(memory, last_turn=last, recalled=recalled)
     return dataclasses.replace(
-        select(heard, taken, stays),
-        turn=reader.turn.at[context].set(turn),
-        failed=reader.failed.at[context].set(failed),
-        fresh=heard,
-        whole=whole,
-        answering=reader.answering & ~heard & ~decided,
+        select(heard, extended, unchanged),
+        is_turn=memory.is_turn.at[context].set(turn),
+        failures=memory.failures.at[context].set(failed),
+        was_heard=heard,
+        whole_votes=whole,
+        is_answering=memory.is_answering & ~heard & ~decided,
     )
 
 
-def _recall(reader: Reader) -> Reader:
-    """What it does as its turn begins: reads the last feedback, and looks for the question."""
-    size, asked = len(reader.text), reader.asked[-1].astype(jnp.int32)
-    last, found = reader.last, reader.found
+def _recall(memory: PredictorMemory) -> PredictorMemory:
+    """Reads the last feedback at the beginning of a turn, and looks for the question."""
+    size, word_length = len(memory.text), memory.word_lengths[-1].astype(jnp.int32)
+    last, recalled = memory.last_turn, memory.recalled
     places = jnp.arange(LONGEST)
 
     def after(place: jax.Array) -> jax.Array:
-        return reader.text[jnp.clip(place + 1 + places, 0, size - 1)]
+        return memory.text[jnp.clip(place + 1 + places, 0, size - 1)]
 
     # Feedback goes up to a mark, or to where the question begins.
-    new, old = after(last), after(found)
-    alphanumeric = _class(new.astype(jnp.int32)) < _MARK
+    new, old = after(last), after(recalled)
+    alphanumeric = _class(new.astype(jnp.int32)) < _FIRST_MARK_CLASS
     length = jnp.where(alphanumeric.all(), LONGEST, jnp.argmin(alphanumeric))
-    length = jnp.clip(jnp.minimum(length, size - 1 - last - asked), 0, LONGEST)
-    was = reader.told[jnp.clip(found, 0, size - 1)].astype(jnp.int32)
-    # Told the same twice, the answer is all of it; or its end, where only that is the same.
-    known = (found >= 0) & (last >= 0) & (was > 0) & (length > 0) & (jnp.maximum(was, length) > 1)
-    alike = (was == length) & ((new == old) | (places >= length)).all()
-    ends = new[jnp.maximum(length - 1, 0)] == old[jnp.maximum(was - 1, 0)]
-    votes = jnp.where(alike, 1, jnp.where(ends, -1, 0))
-    whole = jnp.clip(reader.whole + jnp.where(known, votes, 0), -3, 3)
-    told = reader.told.at[jnp.where(last >= 0, last, size)].set(
+    length = jnp.clip(jnp.minimum(length, size - 1 - last - word_length), 0, LONGEST)
+    old_length = memory.feedback_lengths[jnp.clip(recalled, 0, size - 1)].astype(jnp.int32)
+    # If feedback is the same twice, the answer is all of it; if only its end is, the end.
+    are_comparable = (
+        (recalled >= 0)
+        & (last >= 0)
+        & (old_length > 0)
+        & (length > 0)
+        & (jnp.maximum(old_length, length) > 1)
+    )
+    are_equal = (old_length == length) & ((new == old) | (places >= length)).all()
+    end_equally = new[jnp.maximum(length - 1, 0)] == old[jnp.maximum(old_length - 1, 0)]
+    votes = jnp.where(are_equal, 1, jnp.where(end_equally, -1, 0))
+    whole_votes = jnp.clip(memory.whole_votes + jnp.where(are_comparable, votes, 0), -3, 3)
+    feedback_lengths = memory.feedback_lengths.at[jnp.where(last >= 0, last, size)].set(
         length.astype(jnp.uint8), mode="drop"
     )
 
-    equal = (reader.match >= asked) & (reader.asked == asked) & (told > 0)
-    found = jnp.max(jnp.where(equal, jnp.arange(size), -1))
-    length = told[jnp.maximum(found, 0)].astype(jnp.int32)
-    left = jnp.where(whole < 0, 1, length)
+    equal = (
+        (memory.match >= word_length)
+        & (memory.word_lengths == word_length)
+        & (feedback_lengths > 0)
+    )
+    recalled = jnp.max(jnp.where(equal, jnp.arange(size), -1))
+    length = feedback_lengths[jnp.maximum(recalled, 0)].astype(jnp.int32)
+    remaining = jnp.where(whole_votes < 0, 1, length)
     return dataclasses.replace(
-        reader,
-        told=told,
-        whole=whole,
-        mute=(last >= 0) & (told[jnp.maximum(last, 0)] == 0),
-        last=jnp.full_like(last, size - 1),
-        found=found,
-        source=found + 1 + length - left,
-        left=jnp.where(found >= 0, left, 0),
+        memory,
+        feedback_lengths=feedback_lengths,
+        whole_votes=whole_votes,
+        is_mute=(last >= 0) & (feedback_lengths[jnp.maximum(last, 0)] == 0),
+        last_turn=jnp.full_like(last, size - 1),
+        recalled=recalled,
+        source=recalled + 1 + length - remaining,
+        remaining=jnp.where(recalled >= 0, remaining, 0),
     )
 
 
-def _predict(reader: Reader, byte: jax.Array, reward: jax.Array) -> tuple[jax.Array, Reader]:
-    """One stream's step: what to say, and what is remembered."""
-    reader = _listen(reader, byte, reward)
-    context = _context(reader.classes)
-    failed = reader.failed[context]
+def _predict(
+    memory: PredictorMemory, byte: jax.Array, reward: jax.Array
+) -> tuple[jax.Array, PredictorMemory]:
+    """Returns one stream's reply, and the memory after it."""
+    memory = _update_memory(memory, byte, reward)
+    context = _context(memory.classes)
+    failures = memory.failures[context]
     # After several failures, silence tells whether this is a turn at all. It is tried twice in a
     # row, for where every other byte is a turn both kinds of them come under test.
-    powers = ((failed & (failed - 1)) == 0) | (((failed - 1) & (failed - 2)) == 0)
-    begins = ~reader.answering & reader.turn[context] & ~((failed > 3) & powers)
-    reader = select(begins, _recall(reader), reader)
-    speaks = begins | reader.answering
+    powers = ((failures & (failures - 1)) == 0) | (((failures - 1) & (failures - 2)) == 0)
+    turn_begins = ~memory.is_answering & memory.is_turn[context] & ~((failures > 3) & powers)
+    memory = select(turn_begins, _recall(memory), memory)
+    is_speaking = turn_begins | memory.is_answering
 
-    learnt = jnp.where(reader.guessed, reward, 0)
-    guess, table = _look_up(reader.table, byte, learnt)
-    recalled = reader.text[jnp.clip(reader.source, 0, len(reader.text) - 1)].astype(jnp.int32)
-    say = jnp.where(reader.left > 0, recalled, PERIOD)
-    guesses = begins & (reader.found < 0) & reader.mute
-    say = jnp.where(speaks, jnp.where(guesses, guess, say), SPACE).astype(jnp.int32)
-    return say, dataclasses.replace(
-        reader,
-        answering=speaks,
-        spoke=say != SPACE,
-        source=reader.source + 1,
-        left=jnp.maximum(reader.left - 1, 0),
-        guessed=guesses,
-        table=table,
+    table_reward = jnp.where(memory.has_guessed, reward, 0)
+    guess, replies = _look_up(memory.replies, byte, table_reward)
+    recalled = memory.text[jnp.clip(memory.source, 0, len(memory.text) - 1)].astype(jnp.int32)
+    reply = jnp.where(memory.remaining > 0, recalled, PERIOD)
+    makes_guess = turn_begins & (memory.recalled < 0) & memory.is_mute
+    reply = jnp.where(is_speaking, jnp.where(makes_guess, guess, reply), SPACE).astype(jnp.int32)
+    return reply, dataclasses.replace(
+        memory,
+        is_answering=is_speaking,
+        has_spoken=reply != SPACE,
+        source=memory.source + 1,
+        remaining=jnp.maximum(memory.remaining - 1, 0),
+        has_guessed=makes_guess,
+        replies=replies,
     )
 
 
 def suffix_predictor(size: int = 1024) -> Agent:
-    """Says what it was told when it last heard the same question: the null to beat by training.
+    """Returns the null to beat by training: it repeats the feedback on the same question.
 
     It is not trained, and is not told the task. It finds out where to speak from what silence
     costs. There it looks for the last place where the text so far ended in the same word and
@@ -517,7 +559,7 @@ def suffix_predictor(size: int = 1024) -> Agent:
     is bounded: the last `size` bytes that it heard, and tables of fixed sizes.
 
     Args:
-      size: how many of the last bytes it remembers, silence left out.
+      size: number of the last bytes that it remembers, silence left out.
 
     Raises:
       ValueError: for `size` below 64.
@@ -528,38 +570,38 @@ def suffix_predictor(size: int = 1024) -> Agent:
     """
     check_at_least(64, size=size)
 
-    def act(keys: jax.Array, params: ArrayTree, carry: Reader, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: PredictorMemory, timestep: TimeStep) -> Any:
         del keys, params
         batch = timestep.observation.shape[0]
-        carry = select(timestep.trial_start, _blank_reader(batch, size), carry)
-        say, after = jax.vmap(_predict)(carry, timestep.observation, timestep.reward)
-        return say, {}, jax.tree.map(lambda x, like: x.astype(like.dtype), after, carry)
+        carry = select(timestep.trial_start, _empty_predictor_memory(batch, size), carry)
+        reply, after = jax.vmap(_predict)(carry, timestep.observation, timestep.reward)
+        return reply, {}, jax.tree.map(lambda x, like: x.astype(like.dtype), after, carry)
 
-    return Agent(lambda batch: _blank_reader(batch, size), act)
+    return Agent(lambda batch: _empty_predictor_memory(batch, size), act)
 
 
-def _ways() -> np.ndarray:
-    """How a solver reads each task set."""
-    ways = []
+def _question_formats() -> np.ndarray:
+    """Returns the format of each task set's questions and feedback."""
+    formats = []
     for task in tasks.TASK_SETS:
         noisy = task.style in (tasks.ONE_BEFORE, tasks.PERHAPS_BEFORE, tasks.SOME_BEFORE)
         if task.family != tasks.MAPPING:
             hidden = task.hidden and all(question.endswith(".") for question, _ in task.lines or ())
-            learnt = hidden or task.name in ("micro6", "micro15")
-            ways.append(_WORDS if learnt else _KNOWN)
+            is_learnt = hidden or task.name in ("micro6", "micro15")
+            formats.append(_WORDS_BEFORE_ANSWER if is_learnt else _ANSWER_KNOWN)
         elif task.style == tasks.NONE:
-            ways.append(_REACTION)
+            formats.append(_NO_FEEDBACK)
         elif not task.marks & 1:
-            ways.append(_BYTE if task.style == tasks.BARE else _BYTES)
+            formats.append(_ONE_BYTE_BOTH if task.style == tasks.BARE else _ONE_BYTE_QUESTION)
         elif not task.marks & 2:
-            ways.append(_OPEN)
+            formats.append(_PERIOD_AFTER_QUESTION)
         else:
-            ways.append(_NOISY if noisy else _PLAIN)
-    return np.array(ways, np.int32)
+            formats.append(_DIGITS_BEFORE_ANSWER if noisy else _PERIOD_AFTER_BOTH)
+    return np.array(formats, np.int32)
 
 
 def solver() -> Agent:
-    """Knows every task, but no instance: mappings it learns from the stream.
+    """Returns the agent that knows every task, but no instance: it learns mappings from the stream.
 
     It is told the number of the task set, and where an answer is a function of the question alone
     (micro7.1 to micro14, micro16 to micro20, and the mini tasks) also that, which is what knowing
@@ -573,33 +615,37 @@ def solver() -> Agent:
     """
     size = 16
 
-    def act(keys: jax.Array, params: ArrayTree, carry: Notes, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: SolverMemory, timestep: TimeStep) -> Any:
         del keys, params
-        told = timestep.privileged
-        byte = told.get("byte", timestep.observation)
+        views = timestep.privileged
+        byte = views.get("byte", timestep.observation)
         batch = byte.shape[0]
-        carry = select(timestep.trial_start, _blank_notes(batch, size), carry)
-        answer = _translated(told, "meant", told["answer"])
-        way = jnp.asarray(_ways())[told["task"]]
-        learnt, noted = jax.vmap(_read)(carry, byte, way)
-        tried, guessed = jax.vmap(_react)(carry, byte, timestep.reward, told["task"])
-        reacts = way == _REACTION
-        say = jnp.where(reacts, tried, jnp.where(way == _KNOWN, answer, learnt))
-        carry = select(reacts, guessed, select(way == _KNOWN, carry, noted))
-        return _translated(told, "shown", say).astype(jnp.int32), {}, carry
+        carry = select(timestep.trial_start, _empty_solver_memory(batch, size), carry)
+        answer = _translate_bytes(views, "meant", views["answer"])
+        format = jnp.asarray(_question_formats())[views["task"]]
+        memory_reply, read_memory = jax.vmap(_answer_from_memory)(carry, byte, format)
+        guess_reply, guess_memory = jax.vmap(_react)(carry, byte, timestep.reward, views["task"])
+        is_guessing = format == _NO_FEEDBACK
+        reply = jnp.where(
+            is_guessing, guess_reply, jnp.where(format == _ANSWER_KNOWN, answer, memory_reply)
+        )
+        carry = select(
+            is_guessing, guess_memory, select(format == _ANSWER_KNOWN, carry, read_memory)
+        )
+        return _translate_bytes(views, "shown", reply).astype(jnp.int32), {}, carry
 
-    return Agent(lambda batch: _blank_notes(batch, size), act)
+    return Agent(lambda batch: _empty_solver_memory(batch, size), act)
 
 
-def _translated(told: dict[str, jax.Array], table: str, byte: jax.Array) -> jax.Array:
-    """Bytes, `int32[B]`, by a table of streams that permute them."""
-    if table not in told:
+def _translate_bytes(views: dict[str, jax.Array], table: str, byte: jax.Array) -> jax.Array:
+    """Translates bytes, `int32[B]`, by a table of streams that permute them."""
+    if table not in views:
         return byte
-    return told[table][jnp.arange(len(byte)), byte].astype(byte.dtype)
+    return views[table][jnp.arange(len(byte)), byte].astype(byte.dtype)
 
 
 def teacher_agent() -> Agent:
-    """The agent to imitate: it replies what a learner could know by then, where that is one thing.
+    """Returns the agent to imitate: it replies what a learner could know by then.
 
     Where feedback tells what would have been right it is a `solver`, which answers "." until it has
     heard it. In micro1 it says what was paid for, or else the next symbol after the one that was
@@ -611,22 +657,22 @@ def teacher_agent() -> Agent:
       >>> teacher_agent().initial_carry(8).questions.shape
       (8, 16)
     """
-    knows = solver()
+    solver_agent = solver()
     places = np.full(256, -1, np.int32)
     places[[ord(x) for x in SYMBOLS]] = np.arange(len(SYMBOLS))
-    told_all = np.array([name in ("micro2", "micro3", "micro4") for name in tasks.ALL_NAMES])
+    uses_oracle = np.array([name in ("micro2", "micro3", "micro4") for name in tasks.ALL_NAMES])
 
-    def act(keys: jax.Array, params: ArrayTree, carry: Notes, timestep: TimeStep) -> Any:
-        told, row = timestep.privileged, jnp.arange(len(carry.last))
-        if "played" in told:
-            played = _translated(told, "meant", jnp.maximum(told["played"], 0))
+    def act(keys: jax.Array, params: ArrayTree, carry: SolverMemory, timestep: TimeStep) -> Any:
+        views, row = timestep.privileged, jnp.arange(len(carry.last_guess))
+        if "played" in views:
+            played = _translate_bytes(views, "meant", jnp.maximum(views["played"], 0))
             place = jnp.asarray(places)[played]
-            known = (told["played"] >= 0) & (place >= 0)
-            guess = jnp.where(known, place, carry.guess[row, carry.last])
-            guess = carry.guess.at[row, carry.last].set(guess, mode="drop")
+            is_symbol = (views["played"] >= 0) & (place >= 0)
+            guess = jnp.where(is_symbol, place, carry.guess[row, carry.last_guess])
+            guess = carry.guess.at[row, carry.last_guess].set(guess, mode="drop")
             carry = dataclasses.replace(carry, guess=guess)
-        say, aux, carry = knows.act(keys, params, carry, timestep)
-        say = jnp.where(jnp.asarray(told_all)[told["task"]], told["answer"], say)
-        return say.astype(jnp.int32), aux, carry
+        reply, aux, carry = solver_agent.act(keys, params, carry, timestep)
+        reply = jnp.where(jnp.asarray(uses_oracle)[views["task"]], views["answer"], reply)
+        return reply.astype(jnp.int32), aux, carry
 
-    return Agent(knows.initial_carry, act)
+    return Agent(solver_agent.initial_carry, act)

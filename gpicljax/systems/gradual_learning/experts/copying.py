@@ -1,4 +1,4 @@
-"""A null model that copies: it makes answers of the question's own bytes.
+"""A null model that makes answers of the question's own bytes.
 
 An agent of the contract of `gpicljax.interface`, without parameters. Beside the suffix predictor of
 `answering`, it is the null for task sets whose answers come from the question.
@@ -19,7 +19,7 @@ from gpicljax.batching import select
 from gpicljax.checks import check_at_least
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.gradual_learning.env.conversation import PERIOD, SPACE
-from gpicljax.systems.gradual_learning.env.hashing import mixed
+from gpicljax.systems.gradual_learning.env.hashing import mix_bits
 from gpicljax.typing import ArrayTree
 
 LONGEST = 96
@@ -35,221 +35,236 @@ WAYS = (
     "all of the question",
     "its last word",
 )
-"""How an answer is made; of several that were right as often, the first."""
+"""Ways to make an answer; of several that were right as often, the first is taken."""
 CONTEXTS = 32
-_QUESTION, _ANSWER, _FEEDBACK = range(3)
+_READS_QUESTION, _ANSWERS, _READS_FEEDBACK = range(3)
 _COLON, _SEMICOLON = ord(":"), ord(";")
 _PLACES = np.arange(LONGEST)
 
 
 @struct.dataclass
-class Copies:
-    """What a copier remembers, `[B]` each, or as said.
+class CopierMemory:
+    """The memory of a copier, `[B]` each unless stated.
 
     Attributes:
-      phase: `int32`, whether it reads a question, answers, or reads feedback.
-      length: `int32`, bytes of that so far.
+      phase: `int32`, `_READS_QUESTION`, `_ANSWERS` or `_READS_FEEDBACK`.
+      length: `int32`, bytes of the question, answer or feedback so far.
       text: `int32[B, LONGEST]`, the question, or the feedback.
-      ways: `int32[B, WAYS, LONGEST]`, answers to the last question, without a period.
-      chosen: `int32`, the way that it took.
-      good: `bool`, whether that was rewarded.
+      candidates: `int32[B, WAYS, LONGEST]`, answers to the last question, without a period.
+      choice: `int32`, index of the last answer in `candidates`.
+      is_rewarded: `bool`, whether the last answer was rewarded.
       context: `int32`, number of the last word of the question that ended with a colon.
-      right: `float32[B, CONTEXTS, WAYS]`, how often a way would have been right of late.
-      asked: `uint32`, the last question, as a number, and
-      questions: `uint32[B, N]`, those that it knows answers to,
-      answers: `int32[B, N, LONGEST]`, and these.
-      written: `int32`, how many entries were made.
+      scores: `float32[B, CONTEXTS, WAYS]`, how often each way would have been right recently.
+      question: `uint32`, hash of the last question.
+      questions: `uint32[B, N]`, hashes of questions with known answers.
+      answers: `int32[B, N, LONGEST]`, their answers.
+      entry_count: `int32`, number of entries that were made.
     """
 
     phase: jax.Array
     length: jax.Array
     text: jax.Array
-    ways: jax.Array
-    chosen: jax.Array
-    good: jax.Array
+    candidates: jax.Array
+    choice: jax.Array
+    is_rewarded: jax.Array
     context: jax.Array
-    right: jax.Array
-    asked: jax.Array
+    scores: jax.Array
+    question: jax.Array
     questions: jax.Array
     answers: jax.Array
-    written: jax.Array
+    entry_count: jax.Array
 
 
-def _blank(batch: int, size: int) -> Copies:
+def _empty_copier_memory(batch: int, size: int) -> CopierMemory:
     def zeros(*shape: int) -> jax.Array:
         return jnp.zeros((batch, *shape), jnp.int32)
 
-    return Copies(
+    return CopierMemory(
         phase=zeros(),
         length=zeros(),
         text=zeros(LONGEST),
-        ways=zeros(len(WAYS), LONGEST),
-        chosen=zeros(),
-        good=jnp.zeros(batch, bool),
+        candidates=zeros(len(WAYS), LONGEST),
+        choice=zeros(),
+        is_rewarded=jnp.zeros(batch, bool),
         context=zeros(),
-        right=jnp.zeros((batch, CONTEXTS, len(WAYS)), jnp.float32),
-        asked=zeros().astype(jnp.uint32),
+        scores=jnp.zeros((batch, CONTEXTS, len(WAYS)), jnp.float32),
+        question=zeros().astype(jnp.uint32),
         questions=zeros(size).astype(jnp.uint32),
         answers=zeros(size, LONGEST),
-        written=zeros(),
+        entry_count=zeros(),
     )
 
 
-def _kept(text: jax.Array, keep: ArrayLike) -> jax.Array:
-    """The bytes that are kept, moved together."""
-    place = jnp.where(jnp.asarray(keep) & (text > 0), jnp.cumsum(jnp.asarray(keep)) - 1, LONGEST)
+def _compact_text(text: jax.Array, is_kept: ArrayLike) -> jax.Array:
+    """Returns the bytes that are kept, moved together."""
+    place = jnp.where(
+        jnp.asarray(is_kept) & (text > 0), jnp.cumsum(jnp.asarray(is_kept)) - 1, LONGEST
+    )
     return jnp.zeros_like(text).at[place].set(text, mode="drop")
 
 
-def _number(text: jax.Array) -> jax.Array:
-    """A text as a number, `uint32`."""
-    return mixed((text + 256 * _PLACES).astype(jnp.uint32)).sum(dtype=jnp.uint32)
+def _hash_text(text: jax.Array) -> jax.Array:
+    """Returns a text as a number, `uint32`."""
+    return mix_bits((text + 256 * _PLACES).astype(jnp.uint32)).sum(dtype=jnp.uint32)
 
 
-def _before(mask: jax.Array) -> jax.Array:
-    """Whether that was so at the place before."""
+def _shift_right(mask: jax.Array) -> jax.Array:
+    """Returns the mask moved by one place."""
     return jnp.roll(mask, 1).at[0].set(False)
 
 
-def _ends(word: jax.Array) -> jax.Array:
-    """The place at which each word ends; `word` says where words are."""
+def _word_ends(word: jax.Array) -> jax.Array:
+    """Returns the place at which each word ends; `word` marks words."""
     ends = jnp.where(word, LONGEST, _PLACES)
     return jax.lax.cummin(ends, reverse=True)
 
 
-def _behind(text: jax.Array, place: jax.Array) -> jax.Array:
-    """What stands behind a place, without a first space."""
-    behind = _kept(text, place < _PLACES)
-    return _kept(behind, (_PLACES > 0) | (behind != SPACE))
+def _text_behind(text: jax.Array, place: jax.Array) -> jax.Array:
+    """Returns the text behind a place, without a first space."""
+    behind = _compact_text(text, place < _PLACES)
+    return _compact_text(behind, (_PLACES > 0) | (behind != SPACE))
 
 
-def _answers(text: jax.Array, told: jax.Array) -> jax.Array:
-    """All ways to answer a question, `int32[WAYS, LONGEST]`; `told` is the first."""
+def _candidate_answers(text: jax.Array, known_answer: jax.Array) -> jax.Array:
+    """Returns all candidate answers to a question, `int32[WAYS, LONGEST]`."""
     colon = text == _COLON
     last, first = jnp.max(jnp.where(colon, _PLACES, -1)), jnp.argmax(colon)
     first = jnp.where(colon.any(), first, -1)
     # Words that end with a colon are left out, and of spaces in a row all but the last one.
-    ends = _ends((text != SPACE) & (text > 0))
-    ordered = text[jnp.maximum(ends - 1, 0)] == _COLON
-    words = _kept(text, ~(ordered & (text != SPACE)))
-    gaps = words == SPACE
-    words = _kept(words, ~(gaps & _before(gaps)))
-    words = _kept(words, (_PLACES > 0) | (words != SPACE))
-    gaps = words == SPACE
+    ends = _word_ends((text != SPACE) & (text > 0))
+    is_command = text[jnp.maximum(ends - 1, 0)] == _COLON
+    words = _compact_text(text, ~(is_command & (text != SPACE)))
+    is_gap = words == SPACE
+    words = _compact_text(words, ~(is_gap & _shift_right(is_gap)))
+    words = _compact_text(words, (_PLACES > 0) | (words != SPACE))
+    is_gap = words == SPACE
     # The same, without a space at the end, in reverse order.
     size = (words > 0).sum()
-    size -= (size > 0) & gaps[jnp.maximum(size - 1, 0)]
+    size -= (size > 0) & is_gap[jnp.maximum(size - 1, 0)]
     inside = size > _PLACES
-    begins = jax.lax.cummax(jnp.where(_before(gaps), _PLACES, 0))
-    until = jnp.minimum(_ends(~gaps & inside), size)
-    place = jnp.where(gaps, size - 1 - _PLACES, size - until + _PLACES - begins)
+    starts = jax.lax.cummax(jnp.where(_shift_right(is_gap), _PLACES, 0))
+    until = jnp.minimum(_word_ends(~is_gap & inside), size)
+    place = jnp.where(is_gap, size - 1 - _PLACES, size - until + _PLACES - starts)
     place = jnp.where(inside, place, LONGEST)
-    turned = jnp.zeros_like(words).at[place].set(words, mode="drop")
-    spread = jnp.where(_PLACES % 2 == 0, words[_PLACES // 2], SPACE)
-    spread = jnp.where(words[_PLACES // 2] > 0, spread, 0)
-    final = jnp.max(jnp.where(text == SPACE, _PLACES, -1))
+    reversed_words = jnp.zeros_like(words).at[place].set(words, mode="drop")
+    spaced_words = jnp.where(_PLACES % 2 == 0, words[_PLACES // 2], SPACE)
+    spaced_words = jnp.where(words[_PLACES // 2] > 0, spaced_words, 0)
+    last_space = jnp.max(jnp.where(text == SPACE, _PLACES, -1))
     return jnp.stack(
         [
-            told,
-            _behind(text, last),
-            _behind(text, first),
+            known_answer,
+            _text_behind(text, last),
+            _text_behind(text, first),
             words,
-            _kept(words, ~gaps),
-            turned,
-            spread,
+            _compact_text(words, ~is_gap),
+            reversed_words,
+            spaced_words,
             text,
-            _behind(text, final),
+            _text_behind(text, last_space),
         ]
     )
 
 
-def _told(answer: jax.Array, text: jax.Array, length: jax.Array) -> jax.Array:
-    """Whether feedback ends with an answer and a period, or has only these."""
+def _states_answer(answer: jax.Array, text: jax.Array, length: jax.Array) -> jax.Array:
+    """Returns whether feedback consists of an answer and a period, or ends with these."""
     size = (answer > 0).sum()
-    ended = answer.at[size].set(PERIOD, mode="drop")
+    with_period = answer.at[size].set(PERIOD, mode="drop")
     begin = length - size - 1
-    there = text[jnp.clip(begin + _PLACES, 0, LONGEST - 1)]
-    same = (there == ended) | (size < _PLACES)
-    free = (begin == 0) | (text[jnp.maximum(begin - 1, 0)] == SPACE)
-    return (size > 0) & (begin >= 0) & same.all() & free
+    ending = text[jnp.clip(begin + _PLACES, 0, LONGEST - 1)]
+    is_equal = (ending == with_period) | (size < _PLACES)
+    begins_word = (begin == 0) | (text[jnp.maximum(begin - 1, 0)] == SPACE)
+    return (size > 0) & (begin >= 0) & is_equal.all() & begins_word
 
 
-def _learn(copies: Copies) -> Copies:
-    """At the end of feedback: which ways would have been right, and what the answer was."""
-    used = copies.ways[copies.chosen]
-    told = jax.vmap(_told, (0, None, None))(copies.ways, copies.text, copies.length)
+def _process_feedback(memory: CopierMemory) -> CopierMemory:
+    """Updates the scores of the ways, and the stored answer, at the end of feedback."""
+    last_answer = memory.candidates[memory.choice]
+    is_stated = jax.vmap(_states_answer, (0, None, None))(
+        memory.candidates, memory.text, memory.length
+    )
     # Where it ends with several of them, the longest is the answer.
-    sizes = jnp.where(told, (copies.ways > 0).sum(-1), 0)
-    told &= sizes == sizes.max()
-    right = told | (copies.good & (copies.ways == used).all(-1))
-    context = copies.context
-    marks = copies.right.at[context].set(0.7 * copies.right[context] + right)
+    sizes = jnp.where(is_stated, (memory.candidates > 0).sum(-1), 0)
+    is_stated &= sizes == sizes.max()
+    is_right = is_stated | (memory.is_rewarded & (memory.candidates == last_answer).all(-1))
+    context = memory.context
+    scores = memory.scores.at[context].set(0.7 * memory.scores[context] + is_right)
     # The answer is what was rewarded, or what is told behind the first word.
-    gap = jnp.argmax(copies.text == SPACE)
-    gap = jnp.where((copies.text == SPACE).any(), gap, -1)
-    heard = _behind(copies.text, gap)
-    size = (heard > 0).sum()
-    ended = heard[jnp.maximum(size - 1, 0)] == PERIOD
-    heard = heard.at[jnp.where(ended, size - 1, LONGEST)].set(0, mode="drop")
-    answer = jnp.where(copies.good, used, heard)
-    known = copies.questions == copies.asked
-    index = jnp.where(known.any(), jnp.argmax(known), copies.written % len(known))
+    gap = jnp.argmax(memory.text == SPACE)
+    gap = jnp.where((memory.text == SPACE).any(), gap, -1)
+    stated = _text_behind(memory.text, gap)
+    size = (stated > 0).sum()
+    ended = stated[jnp.maximum(size - 1, 0)] == PERIOD
+    stated = stated.at[jnp.where(ended, size - 1, LONGEST)].set(0, mode="drop")
+    answer = jnp.where(memory.is_rewarded, last_answer, stated)
+    is_stored = memory.questions == memory.question
+    index = jnp.where(is_stored.any(), jnp.argmax(is_stored), memory.entry_count % len(is_stored))
     return dataclasses.replace(
-        copies,
-        right=marks,
-        questions=copies.questions.at[index].set(copies.asked),
-        answers=copies.answers.at[index].set(answer),
-        written=copies.written + ~known.any(),
+        memory,
+        scores=scores,
+        questions=memory.questions.at[index].set(memory.question),
+        answers=memory.answers.at[index].set(answer),
+        entry_count=memory.entry_count + ~is_stored.any(),
     )
 
 
-def _begin(copies: Copies) -> Copies:
-    """At the end of a question: the ways to answer it, and which to take."""
-    text = copies.text
-    asked = _number(text)
+def _choose_answer(memory: CopierMemory) -> CopierMemory:
+    """Makes the candidate answers at the end of a question, and chooses one."""
+    text = memory.text
+    question = _hash_text(text)
     last = jnp.max(jnp.where(text == _COLON, _PLACES, -1))
-    ends = _ends((text != SPACE) & (text > 0))
+    ends = _word_ends((text != SPACE) & (text > 0))
     word = jnp.where(ends == last + 1, text, 0)
-    context = (_number(_kept(word, word > 0)) % CONTEXTS).astype(jnp.int32)
-    known = copies.questions == asked
-    told = jnp.where(known.any(), copies.answers[jnp.argmax(known)], 0)
-    marks = copies.right[context] + 0.01 * copies.right.sum(0)
+    context = (_hash_text(_compact_text(word, word > 0)) % CONTEXTS).astype(jnp.int32)
+    is_stored = memory.questions == question
+    known_answer = jnp.where(is_stored.any(), memory.answers[jnp.argmax(is_stored)], 0)
+    scores = memory.scores[context] + 0.01 * memory.scores.sum(0)
     return dataclasses.replace(
-        copies,
-        ways=_answers(text, told),
-        chosen=jnp.argmax(marks).astype(jnp.int32),
+        memory,
+        candidates=_candidate_answers(text, known_answer),
+        choice=jnp.argmax(scores).astype(jnp.int32),
         context=context,
-        asked=asked,
-        good=jnp.zeros_like(copies.good),
+        question=question,
+        is_rewarded=jnp.zeros_like(memory.is_rewarded),
     )
 
 
-def _reply(copies: Copies, byte: jax.Array, reward: jax.Array) -> tuple[jax.Array, Copies]:
-    """One stream's step: what to say, and what is remembered."""
-    was = copies.phase
-    copies = dataclasses.replace(copies, good=copies.good | ((was == _ANSWER) & (reward > 0)))
+def _reply(
+    memory: CopierMemory, byte: jax.Array, reward: jax.Array
+) -> tuple[jax.Array, CopierMemory]:
+    """Returns one stream's reply, and the memory after it."""
+    last_phase = memory.phase
+    memory = dataclasses.replace(
+        memory, is_rewarded=memory.is_rewarded | ((last_phase == _ANSWERS) & (reward > 0))
+    )
     # Silence while it answers goes on; a byte is the beginning of feedback.
-    phase = jnp.where((was == _ANSWER) & (byte != SPACE), _FEEDBACK, was)
-    length = jnp.where(phase != was, 0, copies.length)
-    text = jnp.where(phase != was, jnp.zeros_like(copies.text), copies.text)
-    done = (phase == _FEEDBACK) & (byte == _SEMICOLON)
-    over = (phase == _QUESTION) & (length > 0) & (byte == PERIOD)
-    takes = ~done & ~over & (phase != _ANSWER) & ((length > 0) | (byte != SPACE))
-    text = text.at[jnp.where(takes, length, LONGEST)].set(byte, mode="drop")
-    length += takes
-    copies = dataclasses.replace(copies, text=text, length=length)
-    copies = select(done, _learn(copies), copies)
-    copies = select(over, _begin(copies), copies)
-    answering = over | (phase == _ANSWER)
-    place = jnp.where(over, 0, length)
-    answer = copies.ways[copies.chosen]
+    phase = jnp.where((last_phase == _ANSWERS) & (byte != SPACE), _READS_FEEDBACK, last_phase)
+    length = jnp.where(phase != last_phase, 0, memory.length)
+    text = jnp.where(phase != last_phase, jnp.zeros_like(memory.text), memory.text)
+    is_feedback_over = (phase == _READS_FEEDBACK) & (byte == _SEMICOLON)
+    is_question_over = (phase == _READS_QUESTION) & (length > 0) & (byte == PERIOD)
+    is_stored = (
+        ~is_feedback_over
+        & ~is_question_over
+        & (phase != _ANSWERS)
+        & ((length > 0) | (byte != SPACE))
+    )
+    text = text.at[jnp.where(is_stored, length, LONGEST)].set(byte, mode="drop")
+    length += is_stored
+    memory = dataclasses.replace(memory, text=text, length=length)
+    memory = select(is_feedback_over, _process_feedback(memory), memory)
+    memory = select(is_question_over, _choose_answer(memory), memory)
+    answering = is_question_over | (phase == _ANSWERS)
+    place = jnp.where(is_question_over, 0, length)
+    answer = memory.candidates[memory.choice]
     size = (answer > 0).sum()
-    say = jnp.where(place < size, answer[jnp.minimum(place, LONGEST - 1)], SPACE)
-    say = jnp.where(answering & (place == size), PERIOD, jnp.where(answering, say, SPACE))
-    ends = done | over
-    phase = jnp.where(done, _QUESTION, jnp.where(over, _ANSWER, phase))
-    return say.astype(jnp.int32), dataclasses.replace(
-        copies,
+    reply = jnp.where(place < size, answer[jnp.minimum(place, LONGEST - 1)], SPACE)
+    reply = jnp.where(answering & (place == size), PERIOD, jnp.where(answering, reply, SPACE))
+    ends = is_feedback_over | is_question_over
+    phase = jnp.where(
+        is_feedback_over, _READS_QUESTION, jnp.where(is_question_over, _ANSWERS, phase)
+    )
+    return reply.astype(jnp.int32), dataclasses.replace(
+        memory,
         phase=phase,
         length=jnp.where(answering, place + 1, jnp.where(ends, 0, length)),
         text=jnp.where(ends, jnp.zeros_like(text), text),
@@ -257,7 +272,7 @@ def _reply(copies: Copies, byte: jax.Array, reward: jax.Array) -> tuple[jax.Arra
 
 
 def copier(size: int = 32) -> Agent:
-    """Answers with bytes of the question, or with what it was told: a null for such task sets.
+    """Returns the null that answers with bytes of the question, or with a known answer.
 
     It is not trained, and is not told the task. After each feedback it asks which of its `WAYS`
     would have given the answer that was told or rewarded, and takes the one that did most often of
@@ -266,22 +281,18 @@ def copier(size: int = 32) -> Agent:
     commands with a colon.
 
     Args:
-      size: of how many questions it remembers the answers.
+      size: number of questions with remembered answers.
 
     Raises:
       ValueError: for `size` below 1.
-
-    Example:
-      >>> copier().initial_carry(8).answers.shape
-      (8, 32, 96)
     """
     check_at_least(1, size=size)
 
-    def act(keys: jax.Array, params: ArrayTree, carry: Copies, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: CopierMemory, timestep: TimeStep) -> Any:
         del keys, params
-        blank = _blank(timestep.observation.shape[0], size)
+        blank = _empty_copier_memory(timestep.observation.shape[0], size)
         carry = select(timestep.trial_start, blank, carry)
-        say, after = jax.vmap(_reply)(carry, timestep.observation, timestep.reward)
-        return say, {}, jax.tree.map(lambda x, like: x.astype(like.dtype), after, carry)
+        reply, after = jax.vmap(_reply)(carry, timestep.observation, timestep.reward)
+        return reply, {}, jax.tree.map(lambda x, like: x.astype(like.dtype), after, carry)
 
-    return Agent(lambda batch: _blank(batch, size), act)
+    return Agent(lambda batch: _empty_copier_memory(batch, size), act)

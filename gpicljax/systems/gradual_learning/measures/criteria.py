@@ -1,4 +1,4 @@
-"""Learning one task after the other: how fast, whether what came before helps, what is kept.
+"""Measures of learning one task after another: speed, transfer and retention.
 
 All are functions of the steps that tasks took until they were cleared, by any learner: an agent
 with frozen weights, a trainer, a program at the other end of a socket. Where a task was not cleared
@@ -35,7 +35,7 @@ class CompletionTimes(NamedTuple):
 
     Example:
       >>> runs = CompletionTimes(np.array([[10, 20, 0]]), np.array([[True, False, False]]))
-      >>> runs.begun.tolist()
+      >>> runs.is_begun.tolist()
       [[True, True, False]]
     """
 
@@ -43,8 +43,8 @@ class CompletionTimes(NamedTuple):
     cleared: NDArray[Any]
 
     @property
-    def begun(self) -> NDArray[Any]:
-        """`bool[R, n]`: the run came so far."""
+    def is_begun(self) -> NDArray[Any]:
+        """Returns `bool[R, n]`, whether the run reached the task."""
         return np.cumprod(np.roll(self.cleared, 1, 1).astype(int) | _first_column(self), 1) > 0
 
 
@@ -59,7 +59,7 @@ def completion_times(
     budget: ArrayLike | None = None,
     total: int | None = None,
 ) -> CompletionTimes:
-    """What runs are worth under a budget: whatever took longer is censored, and ends its run.
+    """Returns runs under a budget: a task that takes longer is censored, and ends its run.
 
     Args:
       steps: `int[R, n]`, steps spent in each task of the sequence.
@@ -87,21 +87,21 @@ def completion_times(
     check_array(fits, "cleared", count, f"int[{len(spent)}], a number for each run")
     check(bool(np.all(spent >= 0)), "steps", spent.min(), "no negative numbers")
     runs, tasks = spent.shape
-    done = np.arange(tasks) < count[:, None]
+    is_done = np.arange(tasks) < count[:, None]
     limit = np.full((runs, tasks), np.iinfo(np.int64).max, np.int64)
     if budget is not None:
         limit = np.broadcast_to(np.asarray(budget, np.int64), (runs, tasks)).copy()
     if total is not None:
         before = np.cumsum(spent, 1) - spent
         limit = np.minimum(limit, np.maximum(total - before, 0))
-    within = done & (spent <= limit)
-    kept = CompletionTimes(np.minimum(spent, limit), np.cumprod(within, 1) > 0)
-    return kept._replace(steps=np.where(kept.begun, kept.steps, 0))
+    within = is_done & (spent <= limit)
+    times = CompletionTimes(np.minimum(spent, limit), np.cumprod(within, 1) > 0)
+    return times._replace(steps=np.where(times.is_begun, times.steps, 0))
 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """How fast a sequence was cleared (Figure A).
+    """The speed at which a sequence was cleared (Figure A).
 
     Attributes:
       steps: `float[n]`, the median over runs that came so far; NaN where none did. Censored runs
@@ -139,17 +139,21 @@ def efficiency(runs: CompletionTimes, reference: ArrayLike | None = None) -> Eff
       >>> fast.total.mean
       55.0
     """
-    known = np.full(runs.steps.shape[1], np.nan) if reference is None else np.asarray(reference)
-    fits = known.shape == runs.steps.shape[1:]
-    check_array(fits, "reference", known, f"float[{runs.steps.shape[1]}], one for each task")
-    spent = np.where(runs.begun, runs.steps, np.nan)
-    some = runs.begun.any(0)
+    reference_steps = (
+        np.full(runs.steps.shape[1], np.nan) if reference is None else np.asarray(reference)
+    )
+    fits = reference_steps.shape == runs.steps.shape[1:]
+    check_array(
+        fits, "reference", reference_steps, f"float[{runs.steps.shape[1]}], one for each task"
+    )
+    spent = np.where(runs.is_begun, runs.steps, np.nan)
+    is_reached = runs.is_begun.any(0)
     median = np.full(spent.shape[1], np.nan)
-    median[some] = np.nanmedian(spent[:, some], axis=0)
+    median[is_reached] = np.nanmedian(spent[:, is_reached], axis=0)
     return Efficiency(
         steps=median,
         cleared=runs.cleared.mean(0),
-        relative=median / known,
+        relative=median / reference_steps,
         tasks=mean_interval(runs.cleared.sum(1)),
         total=mean_interval(runs.steps.sum(1)),
     )
@@ -157,7 +161,7 @@ def efficiency(runs: CompletionTimes, reference: ArrayLike | None = None) -> Eff
 
 @dataclass(frozen=True)
 class Transfer:
-    """What the tasks before a task are worth for it (Figure B).
+    """The gain from earlier tasks on a task (Figure B).
 
     Attributes:
       ratio: median steps without them over median steps with them; above 1 they help.
@@ -182,12 +186,12 @@ class Transfer:
 
     @property
     def gradual(self) -> bool:
-        """Whether what came before helped beyond doubt: the whole interval is above 1."""
+        """Returns whether the whole interval is above 1."""
         return self.ratio > 1 and self.low > 1
 
 
 def transfer(
-    alone: CompletionTimes,
+    single: CompletionTimes,
     after: CompletionTimes,
     *,
     confidence: float = 0.95,
@@ -202,7 +206,7 @@ def transfer(
     as slower: with all steps of that run, and at least one more than the run alone took.
 
     Args:
-      alone: `[R, 1]`, the task and nothing else.
+      single: `[R, 1]`, the task and nothing else.
       after: `[R, m + 1]`, the m tasks before it, and it.
       confidence: coverage of the interval, in (0, 1).
       resamples: of the bootstrap, over pairs.
@@ -212,7 +216,7 @@ def transfer(
       Ratios, interval and sign test.
 
     Raises:
-      ValueError: if the numbers of runs differ, there are fewer than two, or `alone` has more than
+      ValueError: if the numbers of runs differ, there are fewer than two, or `single` has more than
         one task.
 
     Source: evaluation criteria of the General AI Challenge's first round, quantitative prize, 2.
@@ -225,10 +229,10 @@ def transfer(
       (4.0, True, 2.5)
     """
     check_confidence(confidence)
-    runs = len(alone.steps)
-    check_array(alone.steps.shape[1] == 1, "alone", alone.steps, "steps [R, 1], one task")
+    runs = len(single.steps)
+    check_array(single.steps.shape[1] == 1, "single", single.steps, "steps [R, 1], one task")
     check_array(len(after.steps) == runs > 1, "after", after.steps, f"steps [{runs}, m + 1]")
-    slow, slow_cleared = alone.steps[:, 0].astype(float), alone.cleared[:, 0]
+    slow, slow_cleared = single.steps[:, 0].astype(float), single.cleared[:, 0]
     fast, fast_cleared = after.steps[:, -1].astype(float), after.cleared[:, -1]
     before, worse = after.steps[:, :-1].sum(1), slow_cleared & ~fast_cleared
     fast = np.where(slow_cleared | fast_cleared, fast, slow)
@@ -258,7 +262,7 @@ def hint_gain(
     reference: tuple[float, float] = (1.0, 1.0),
     **options: Any,
 ) -> Transfer:
-    """How much faster commands under other names are learnt if it is said what the names stand for.
+    """Returns how much faster commands under other names are learnt with hints than without.
 
     To do better with hints than without them is the document's sign of having learnt to learn: a
     hint helps only a learner that relates new names to its skills. Tasks with hints are not the
@@ -294,7 +298,7 @@ def hint_gain(
 
 
 def learns_gradually(transfers: Sequence[Transfer]) -> bool:
-    """The challenge's verdict: what came before helps beyond doubt in most of the tasks tried.
+    """Returns the challenge's verdict: earlier tasks help beyond doubt in most of the tasks tried.
 
     Example:
       >>> alone = completion_times([[9], [8]], [1, 1])
@@ -302,7 +306,7 @@ def learns_gradually(transfers: Sequence[Transfer]) -> bool:
       >>> learns_gradually([transfer(alone, after)])
       True
     """
-    return sum(each.gradual for each in transfers) * 2 > len(transfers)
+    return sum(gain.gradual for gain in transfers) * 2 > len(transfers)
 
 
 MARGIN = 1.25
@@ -311,7 +315,7 @@ MARGIN = 1.25
 
 @dataclass(frozen=True)
 class Retention:
-    """How long a task takes the first time and once more, after others were learnt (Figure C).
+    """The steps of a task the first time and once more, after others were learnt (Figure C).
 
     A test of non-inferiority: what counts is not whether the second time was slower, which chance
     decides where nothing is lost, but whether it is beyond doubt that it was not much slower.
@@ -334,19 +338,19 @@ class Retention:
     margin: float
 
     @property
-    def kept(self) -> bool:
-        """Whether the whole interval is within the margin."""
+    def is_retained(self) -> bool:
+        """Returns whether the whole interval is within the margin."""
         return self.low > 1 / self.margin
 
     @property
-    def forgets(self) -> bool:
-        """Whether the whole interval is outside the margin. Neither: there are too few runs."""
+    def is_forgotten(self) -> bool:
+        """Returns whether the whole interval is outside the margin."""
         return self.high < 1 / self.margin
 
 
 def retention(
     first: CompletionTimes,
-    again: CompletionTimes,
+    second: CompletionTimes,
     *,
     margin: float = MARGIN,
     confidence: float = 0.95,
@@ -355,7 +359,7 @@ def retention(
 
     Args:
       first: `[R, 1]`, the first time. Only runs that cleared the task then are compared.
-      again: `[R, 1]`, once more, by the agent as it was later in the same run. A run that does not
+      second: `[R, 1]`, once more, by the agent as it was later in the same run. A run that does not
         clear it counts with its steps, and at least with `margin` times those of the first time.
       margin: how many times the steps of the first time are allowed, at least 1.
       confidence: coverage of the interval, in (0, 1).
@@ -373,20 +377,22 @@ def retention(
       >>> first = completion_times([[100], [120], [110]], [1, 1, 1])
       >>> again = completion_times([[105], [115], [110]], [1, 1, 1])
       >>> kept = retention(first, again)
-      >>> round(kept.ratio, 2), round(kept.low, 2), kept.kept, kept.forgets
+      >>> round(kept.ratio, 2), round(kept.low, 2), kept.is_retained, kept.is_forgotten
       (1.0, 0.89, True, False)
     """
     check_array(first.steps.shape[1] == 1, "first", first.steps, "steps [R, 1], one task")
-    fits = first.steps.shape == again.steps.shape
-    check_array(fits, "again", again.steps, f"steps {[*first.steps.shape]}, as first")
+    fits = first.steps.shape == second.steps.shape
+    check_array(fits, "second", second.steps, f"steps {[*first.steps.shape]}, as first")
     check(margin >= 1, "margin", margin, "at least 1")
     runs = first.cleared[:, 0]
-    before, now = (np.maximum(x.steps[runs, 0].astype(float), 1) for x in (first, again))
-    lost = ~again.cleared[runs, 0]
-    now = np.where(lost, np.maximum(now, margin * before), now)
+    first_steps, second_steps = (
+        np.maximum(x.steps[runs, 0].astype(float), 1) for x in (first, second)
+    )
+    lost = ~second.cleared[runs, 0]
+    second_steps = np.where(lost, np.maximum(second_steps, margin * first_steps), second_steps)
     ratio = low = high = float("nan")
     if runs.any():
-        logs = mean_interval(np.log(before / now), confidence)
+        logs = mean_interval(np.log(first_steps / second_steps), confidence)
         ratio, low, high = (float(np.exp(x)) for x in (logs.mean, logs.low, logs.high))
     return Retention(ratio, low, high, int(runs.sum()), int(lost.sum()), margin)
 
@@ -441,7 +447,7 @@ def forgetting(skill: ArrayLike, untaught: ArrayLike | None = None) -> Forgettin
 
 
 class Entrant(NamedTuple):
-    """What the challenge's ranking reads about an agent.
+    """An entrant of the challenge's ranking.
 
     Attributes:
       name: the agent's name.
@@ -451,9 +457,9 @@ class Entrant(NamedTuple):
       remembers: whether it forgets nothing; None if that was not tested.
 
     Example:
-      >>> Entrant("learner", solved=46, steps=2e5, gradual=True, remembers=True).verified
+      >>> Entrant("learner", solved=46, steps=2e5, gradual=True, remembers=True).is_verified
       True
-      >>> Entrant("table", solved=46, steps=9e4, gradual=False).verified
+      >>> Entrant("table", solved=46, steps=9e4, gradual=False).is_verified
       False
     """
 
@@ -464,13 +470,13 @@ class Entrant(NamedTuple):
     remembers: bool | None = None
 
     @property
-    def verified(self) -> bool:
-        """Whether both were looked at and hold."""
+    def is_verified(self) -> bool:
+        """Returns whether both were tested and hold."""
         return bool(self.gradual) and bool(self.remembers)
 
 
 def ranking(contestants: Sequence[Entrant]) -> list[Entrant]:
-    """The challenge's order: the fewest steps among those that are verified come first.
+    """Returns the challenge's order: the fewest steps among verified entrants come first.
 
     An entrant that cleared more tasks precedes one that cleared fewer (the document ranks only
     entrants that clear all). Entrants that are not verified come last, so that the runner-up moves
@@ -489,11 +495,11 @@ def ranking(contestants: Sequence[Entrant]) -> list[Entrant]:
     """
     names = [entrant.name for entrant in contestants]
     check(len(set(names)) == len(names), "contestants", names, "names that differ")
-    return sorted(contestants, key=lambda x: (not x.verified, -x.solved, x.steps))
+    return sorted(contestants, key=lambda x: (not x.is_verified, -x.solved, x.steps))
 
 
 def curriculum_orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple[str, ...]:
-    """An order of tasks in which each comes after all that it builds on.
+    """Returns an order of tasks in which each comes after all that it builds on.
 
     Args:
       requires: by task, what it builds on directly.
@@ -509,7 +515,7 @@ def curriculum_orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple
     """
     place = {name: i for i, name in enumerate(requires)}
     for name, needed in requires.items():
-        unknown = [other for other in needed if other not in place]
+        unknown = [name_before for name_before in needed if name_before not in place]
         check(not unknown, f"requires[{name!r}]", unknown, f"some of {[*place]}")
     check_no_circle("requires", requires)
     sorter = graphlib.TopologicalSorter(requires)

@@ -1,4 +1,4 @@
-"""Agents on streams of bytes: what each task set took, and how answers got better."""
+"""Measures of agents on streams of bytes: steps, instances and answers by task set."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gpicljax.systems.gradual_learning.measures.criteria import CompletionTimes,
 from gpicljax.typing import ArrayTree
 
 QUESTIONS = 32
-"""Questions of an instance that are told apart; later ones count as the last."""
+"""Questions of an instance that are counted separately; later ones count as the last."""
 
 
 LIKELIEST = 5
-"""Bytes of an agent's policy that are kept at each step."""
+"""Bytes of an agent's policy that are stored at each step."""
 
 
 class Streams(NamedTuple):
-    """What N streams came to, by place in their curricula (P places).
+    """The counts of N streams, by place in their curricula (P places).
 
     Attributes:
       steps: `int32[N, P]`, steps spent at a place.
-      cleared: `int32[N]`, how many places were passed.
+      cleared: `int32[N]`, the number of places that were passed.
       instances: `int32[N, P]`, instances that ended.
       solved: `int32[N, P]`, those of them that were solved.
       asked: `int32[N, P, QUESTIONS]`, questions that were answered, by their number in the
@@ -45,26 +45,28 @@ class Streams(NamedTuple):
     asked: Any
     right: Any
 
-    def completion_times(self, which: Any, places: int, **budgets: Any) -> CompletionTimes:
-        """Steps until places were passed, of some streams; see `criteria.completion_times`.
+    def completion_times(self, index: Any, places: int, **budgets: Any) -> CompletionTimes:
+        """Returns the steps of some streams until places were passed, under a budget.
 
         Args:
           which: index of the streams.
           places: how many the curriculum has.
           **budgets: `budget` and `total`.
         """
-        steps = np.asarray(self.steps)[which, :places]
-        return completion_times(steps, np.asarray(self.cleared)[which], **budgets)
+        steps = np.asarray(self.steps)[index, :places]
+        return completion_times(steps, np.asarray(self.cleared)[index], **budgets)
 
-    def accuracy(self, which: Any, places: Any) -> np.ndarray:
-        """Share of right answers by the question's number: `float[n, QUESTIONS]`, NaN where none.
+    def accuracy(self, index: Any, places: Any) -> np.ndarray:
+        """Returns the share of right answers by the question's number, `float[n, QUESTIONS]`.
 
         Args:
           which: index of n streams.
           places: index of places, over which questions are added up.
         """
-        asked, right = (np.asarray(x)[which][:, places].sum(1) for x in (self.asked, self.right))
-        return np.where(asked > 0, right / np.maximum(asked, 1), np.nan)
+        questions, right = (
+            np.asarray(x)[index][:, places].sum(1) for x in (self.asked, self.right)
+        )
+        return np.where(questions > 0, right / np.maximum(questions, 1), np.nan)
 
 
 def streams_of(
@@ -74,7 +76,7 @@ def streams_of(
     horizon: int,
     permutation: ArrayTree = None,
 ) -> Task:
-    """One stream for each curriculum; the same keys give the same instances.
+    """Returns one stream for each curriculum; the same keys give the same instances.
 
     Args:
       key: typed key `[]`, or `[N]`, one for each.
@@ -94,31 +96,34 @@ def streams_of(
       [1, 2]
     """
     with jax.ensure_compile_time_eval():
-        more = {} if permutation is None else {"permutation": permutation}
-        each = [env.make_params(curriculum=one, horizon=horizon, **more) for one in curricula]
-        params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-    keys = jax.random.split(key, len(each)) if key.ndim == 0 else key
+        options = {} if permutation is None else {"permutation": permutation}
+        params_by_stream = [
+            env.make_params(curriculum=curriculum, horizon=horizon, **options)
+            for curriculum in curricula
+        ]
+        params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params_by_stream)
+    keys = jax.random.split(key, len(params_by_stream)) if key.ndim == 0 else key
     return jax.jit(jax.vmap(env.sample_task))(keys, params)
 
 
 class StreamSteps(NamedTuple):
-    """A stream, step by step: T of them, and what was said and heard at each.
+    """A stream of T steps.
 
     Attributes:
       length: `int32[]`, steps taken; what follows is 0 beyond.
-      heard: `int32[T]`, the byte that the environment said.
-      said: `int32[T]`, the byte that the agent answered.
-      reward: float `[T]`, what that was paid.
+      heard: `int32[T]`, the environment's byte.
+      said: `int32[T]`, the agent's reply.
+      reward: float `[T]`, the reward of the reply.
       task: `int32[T]`, index of the task set in `TASK_SETS`.
       instance: `int32[T]`, number of the instance in the stream.
       question: `int32[T]`, number of the question in the instance.
       row: `int32[T]`, instances of the task set that were solved in a row.
-      ended: `bool[T]`, the step ended the instance.
-      solved: `bool[T]`, and it was solved.
+      ended: `bool[T]`, whether the step ended the instance.
+      solved: `bool[T]`, whether the instance was then solved.
       choices: `int32[T, LIKELIEST]`, the bytes that the agent's policy found most likely; None for
         an agent that does not tell its logits, and so are the next two.
       chances: float `[T, LIKELIEST]`, their probabilities.
-      chance: float `[T]`, the probability of what it said. A policy that is sharpened says the
+      chance: float `[T]`, the probability of the reply. A policy that is sharpened says the
         likelier bytes more often than that.
     """
 
@@ -149,21 +154,12 @@ def record_stream(
       params: its parameters.
       task: the stream.
       steps: T, most steps.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.systems.gradual_learning.experts import answering
-      >>> env = gpicljax.make("ByteStream-v0", max_tasks=4)
-      >>> task = env.sample_task(jax.random.key(0), env.default_params)
-      >>> record = lambda key: record_stream(key, env, answering.echo(), (), task, 50)
-      >>> jax.eval_shape(record, jax.random.key(1)).heard.shape
-      (50,)
     """
     vec = single_trial_batch(env, 1, steps)
-    one = jax.tree.map(lambda x: x[None], task)
-    start = RolloutState(*vec.init(key, None, one), agent.initial_carry(1))
+    tasks = jax.tree.map(lambda x: x[None], task)
+    start = RolloutState(*vec.init(key, None, tasks), agent.initial_carry(1))
 
-    def keep(record: Record) -> dict[str, Any]:
+    def stored_fields(record: Record) -> dict[str, Any]:
         state, after = record.vstate.state, record.next_timestep
         choices = chances = chance = None
         if isinstance(record.aux, dict) and "logits" in record.aux:
@@ -185,9 +181,9 @@ def record_stream(
             "chance": chance,
         }
 
-    played = play(vec, agent, params, start, max_steps=steps, keep=keep, limit=steps)
-    kept = jax.tree.map(lambda x: x[0, 0], played.records)
-    return StreamSteps(length=played.length[0, 0], **kept)
+    played = play(vec, agent, params, start, max_steps=steps, keep=stored_fields, limit=steps)
+    first_record = jax.tree.map(lambda x: x[0, 0], played.records)
+    return StreamSteps(length=played.length[0, 0], **first_record)
 
 
 def play_streams(
@@ -227,7 +223,7 @@ def play_streams(
     vec = single_trial_batch(env, count, horizon, privileged=privileged)
     start = RolloutState(*vec.init(key, None, tasks), agent.initial_carry(count))
 
-    def keep(record: Record) -> Any:
+    def stored_counts(record: Record) -> Any:
         state, after = record.vstate.state, record.next_vstate.state
         info, reward = record.next_timestep.info, record.next_timestep.reward
         right = reward > 0
@@ -252,7 +248,7 @@ def play_streams(
         params,
         start,
         max_steps=horizon,
-        keep=keep,
+        keep=stored_counts,
         slot=slot,
         slots=env.max_tasks * QUESTIONS,
         add=True,

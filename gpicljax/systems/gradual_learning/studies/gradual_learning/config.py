@@ -1,4 +1,4 @@
-"""What `gradual_learning.py` is told: its configuration, its presets, and what it has to study."""
+"""The configuration of `gradual_learning.py`, its presets, and its studies."""
 
 from __future__ import annotations
 
@@ -60,29 +60,29 @@ class StreamConfig:
 
     def validate(self) -> None:
         """Refuses chances of permutations that are all 0."""
-        accepted = f"a number for each of {PERMUTATIONS}, not all 0"
-        check_config(sum(self.permutation) > 0, "permutation", self.permutation, accepted)
+        expected = f"a number for each of {PERMUTATIONS}, not all 0"
+        check_config(sum(self.permutation) > 0, "permutation", self.permutation, expected)
 
     @property
     def static(self) -> dict[str, Any]:
-        """Options of the environment that is learnt from."""
+        """Returns options of the training's environment."""
         options: dict[str, Any] = {"composition": "train"} if self.split else {}
         return {"rules": self.rules, "permuted": sum(self.permutation[1:]) > 0, **options}
 
     @property
     def split(self) -> bool:
-        """Whether operands are held out."""
+        """Returns whether operands are held out."""
         return self.composition == "split"
 
     @property
     def params(self) -> dict[str, Any]:
-        """Params of the environment."""
+        """Returns params of the environment."""
         return {"permutation": self.permutation} if self.static["permuted"] else {}
 
     def make(self, curriculum: Curriculum, *, test: bool = False, **static: Any) -> ByteStream:
-        """An environment for a curriculum; a `test` has the operands that are held out."""
-        tested: dict[str, Any] = {"composition": "test"} if test and self.split else {}
-        return ByteStream(families=curriculum.families, **{**self.static, **tested, **static})
+        """Returns an environment for a curriculum; a `test` has the operands that are held out."""
+        test_options: dict[str, Any] = {"composition": "test"} if test and self.split else {}
+        return ByteStream(families=curriculum.families, **{**self.static, **test_options, **static})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,64 +147,66 @@ class Config(TrainingConfig):
     r2d2_hparams: R2D2HParams = R2D2HParams(learning_rate=5e-4, discount=0.9, target_period=400)
 
     def default_name(self) -> str:
-        """The preset and the learner."""
+        """Returns the preset and the learner."""
         return f"{self.preset}-{self.learner_name}"
 
     @property
     def learner_name(self) -> str:
-        """The memory, and how it learns if not by imitation alone."""
+        """Returns the memory's name, with the learner's unless it imitates."""
         memory = self.learners_network.memory
         return memory if self.learner == "cloning" else f"{memory}-{self.learner}"
 
     @property
     def learners_network(self) -> RecurrentSettings | RecurrentQSettings:
-        """Settings of the learner's network."""
+        """Returns settings of the learner's network."""
         return self.q_network if self.learner == "r2d2" else self.network
 
     @property
     def temperature(self) -> float:
-        """Temperature of actions in the evaluation; 0 is greedy."""
+        """Returns the temperature of actions in the evaluation; 0 is greedy."""
         temperatures = {"cloning": self.agent.temperature, "recurrent-ppo": self.ppo.temperature}
         return temperatures.get(self.learner, 0.0)
 
     @property
     def streams(self) -> int:
-        """That are learnt from at once."""
+        """Returns the number of streams that are learnt from at once."""
         return self.r2d2.num_envs if self.learner == "r2d2" else self.parallel
 
     @property
-    def strange(self) -> tuple[str, ...]:
-        """Task sets of `elsewhere`, one by one."""
+    def never_taught(self) -> tuple[str, ...]:
+        """Returns the task sets of `elsewhere`, one by one."""
         ladders = {"arithmetic": ARITHMETIC_NAMES, "blocks": BLOCKS_NAMES}
-        return tuple(name for given in self.elsewhere for name in ladders.get(given, (given,)))
+        return tuple(
+            name for set_name in self.elsewhere for name in ladders.get(set_name, (set_name,))
+        )
 
     @property
     def nulls(self) -> tuple[str, ...]:
-        """Those that are played: one more where answers come from questions."""
+        """Returns the names of the nulls: one more where answers come from questions."""
         spoken = any(TASK_SETS[ALL_NAMES.index(n)].family != MAPPING for n in self.curriculum)
         return (NULL, COPIER) if spoken else (NULL,)
 
     @property
     def held_out(self) -> tuple[str, ...]:
-        """Task sets of the evaluation that are not taught."""
+        """Returns the task sets of the evaluation that are not taught."""
         return tuple(name for name in self.curriculum if name not in self.taught)
 
-    def beside(self, task: str) -> str:
-        """A task set, and what is taught of what it builds on, and of what builds on it."""
-        near = [n for n in NAMES if n in REQUIRES[task] or task in REQUIRES[n]]
-        taught = [name for name in near if name in self.taught]
+    def describe_neighbours(self, task: str) -> str:
+        """Returns a task set with the taught ones that it builds on, or that build on it."""
+        neighbours = [n for n in NAMES if n in REQUIRES[task] or task in REQUIRES[n]]
+        taught = [name for name in neighbours if name in self.taught]
         return f"{task} (taught beside it: {', '.join(taught) or 'none'})"
 
     def validate(self) -> None:
         """Refuses unknown task sets, repeated ones to be cleared, and other targets."""
         super().validate()
         fits = self.learner != "cloning" or self.parallel % self.agent.minibatches == 0
-        accepted = f"a multiple of agent.minibatches = {self.agent.minibatches}"
-        check_config(fits, "parallel", self.parallel, accepted)
+        expected = f"a multiple of agent.minibatches = {self.agent.minibatches}"
+        check_config(fits, "parallel", self.parallel, expected)
         path = self.start_from
         check_config(path is None or path.is_dir(), "start_from", str(path), "an existing folder")
-        goes_on = path is None or self.learner != "r2d2"
-        check_config(goes_on, "start_from", str(path), "None, for r2d2")
+        can_start = path is None or self.learner != "r2d2"
+        check_config(can_start, "start_from", str(path), "None, for r2d2")
         inside = set(self.targets) <= set(self.curriculum)
         check_config(inside, "targets", self.targets, f"some of the curriculum, {self.curriculum}")
         for field in ("taught", "curriculum"):
@@ -215,10 +217,10 @@ class Config(TrainingConfig):
                 check_config(False, field, names, str(error))
         if self.elsewhere:
             try:
-                Curriculum(self.strange)
+                Curriculum(self.never_taught)
             except ValueError as error:
                 check_config(False, "elsewhere", self.elsewhere, str(error))
-        taught = set(self.strange) & set(self.taught)
+        taught = set(self.never_taught) & set(self.taught)
         check_config(not taught, "elsewhere", self.elsewhere, "task sets that are not taught")
         twice = len(set(self.curriculum)) < len(self.curriculum)
         check_config(not twice, "curriculum", self.curriculum, "no task set twice")
@@ -229,10 +231,10 @@ class Study(NamedTuple):
 
     Attributes:
       kind: `"order"`, the curriculum; `"alone"`, one task set; `"after"`, one after those of the
-        curriculum that it builds on, in an order of the run's own, if there are several; `"again"`,
-        one once more after as much of the curriculum as the run clears in `"order"`.
+        curriculum that it builds on, in one of their orders, drawn by run; `"again"`, one once
+        more after as much of the curriculum as the run clears in `"order"`.
       task: the task set; none of `"order"`.
-      run: its number. Those of one number meet the same instances wherever the order is the same.
+      run: its number; streams of one number meet the same instances where the order is the same.
       curriculum: what it is played on; `"again"`, if all is cleared.
     """
 
@@ -245,19 +247,19 @@ class Study(NamedTuple):
 NULL, COPIER = "suffix predictor", "copier"
 """Names of the nulls that need no training."""
 WIPED = "memory wiped"
-SIMPLE = ("order", "alone")
-FIRST, ALL = (*SIMPLE, "after"), (*SIMPLE, "after", "again")
-"""Kinds of studies: those of every agent; of learner and first null, what comes first; and all."""
+SIMPLE_KINDS = ("order", "alone")
+FIRST_KINDS, ALL_KINDS = (*SIMPLE_KINDS, "after"), (*SIMPLE_KINDS, "after", "again")
+"""Kinds of studies: of every agent; of the learner and the first null before and after that."""
 
 
 def studies_of(config: Config, *kinds: str) -> list[Study]:
-    """All streams of some kinds of studies; what is played once more comes last."""
-    if kinds == ALL:
-        return studies_of(config, *FIRST) + studies_of(config, "again")
-    known = set(config.curriculum)
+    """Returns all streams of some kinds of studies; those that are played once more come last."""
+    if kinds == ALL_KINDS:
+        return studies_of(config, *FIRST_KINDS) + studies_of(config, "again")
+    task_sets = set(config.curriculum)
     targets = config.targets or config.curriculum
     tasks = {"order": ("",), "alone": config.curriculum, "after": targets, "again": targets}
-    found = []
+    studies = []
     for run in range(config.runs):
         for kind in kinds:
             for task in tasks[kind]:
@@ -268,12 +270,14 @@ def studies_of(config: Config, *kinds: str) -> list[Study]:
                 }.get(kind, ())
                 if kind == "after":
                     # The graph's own order in the first run, another one in each of the others.
-                    needed = set(predecessors(task)) & known
+                    needed = set(predecessors(task)) & task_sets
                     if not needed:
                         continue
                     names = (*(n for n in curriculum_orders(REQUIRES, run) if n in needed), task)
-                found.append(Study(kind, task, run, Curriculum(names, threshold=config.threshold)))
-    return found
+                studies.append(
+                    Study(kind, task, run, Curriculum(names, threshold=config.threshold))
+                )
+    return studies
 
 
 MICRO_1_TO_4 = NAMES[:4]

@@ -13,18 +13,17 @@ import gpicljax
 from gpicljax import agents
 from gpicljax.agents import cloning
 from gpicljax.agents.acting import Params
-from gpicljax.interface import Trainer
+from gpicljax.interface import Trainer, TrainingState
 from gpicljax.runs import load_agent
 from gpicljax.runtime import check_config
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
-from gpicljax.typing import ArrayTree
 
 TEACHERS = {"guide": experts.teacher_agent, "oracle": experts.oracle}
 
 
 class Learner(NamedTuple):
-    """A trainer, and what its agents are saved with.
+    """A trainer with the settings that its agents are saved with.
 
     Attributes:
       trainer: over the streams.
@@ -38,7 +37,7 @@ class Learner(NamedTuple):
 
 
 def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
-    """The learner that a configuration names; its rate falls over the whole run.
+    """Returns the learner that a configuration names; its rate falls over the whole run.
 
     Raises:
       ValueError: if its sizes contradict each other, or the number of streams.
@@ -62,21 +61,23 @@ def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
 def starting_point(
     config: Config, vec: gpicljax.VectorEnv, learner: Learner
 ) -> Callable[[Any], Any]:
-    """What gives a new training state the network of `start_from`, if there is one."""
+    """Returns a function that puts the network of `start_from`, if any, into a new training
+    state.
+    """
     if config.start_from is None:
         return lambda state: state
-    found = load_agent(config.start_from, vec.env).params
-    network = found.network if isinstance(found, Params) else found
+    loaded = load_agent(config.start_from, vec.env).params
+    network = loaded.network if isinstance(loaded, Params) else loaded
     state = jax.eval_shape(learner.trainer.init, jax.random.key(0), learner.hparams)
-    whole = isinstance(state.params, Params)
-    own = state.params.network if whole else state.params
-    shapes = [jax.tree.map(jnp.shape, params) for params in (network, own)]
-    accepted = "an agent whose network is of the kind and size of this one's"
-    check_config(shapes[0] == shapes[1], "start_from", str(config.start_from), accepted)
+    has_statistics = isinstance(state.params, Params)
+    learner_network = state.params.network if has_statistics else state.params
+    shapes = [jax.tree.map(jnp.shape, params) for params in (network, learner_network)]
+    expected = "an agent whose network is of the kind and size of this one's"
+    check_config(shapes[0] == shapes[1], "start_from", str(config.start_from), expected)
 
-    def started(state: ArrayTree) -> Any:
+    def replace_network(state: TrainingState) -> TrainingState:
         params = jax.tree.map(jnp.asarray, network)
-        params = state.params._replace(network=params) if whole else params
+        params = state.params._replace(network=params) if has_statistics else params
         return dataclasses.replace(state, params=params)
 
-    return started
+    return replace_network

@@ -1,4 +1,4 @@
-"""How the study `gradual_learning` is built and run."""
+"""Building and running the study `gradual_learning`."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from gpicljax.systems.gradual_learning.measures.streams import (
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     COPIER,
-    FIRST,
+    FIRST_KINDS,
     NULL,
     PRESETS,
-    SIMPLE,
+    SIMPLE_KINDS,
     WIPED,
     Config,
     studies_of,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import (
-    KNOWN,
-    kinds,
+    TRAINING_OPERANDS,
+    sets_by_table,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.learners import (
     learner_of,
@@ -55,36 +55,36 @@ KEY_METRICS = {"cloning": "agreement", "recurrent-ppo": "reward", "r2d2": "q_los
 
 
 def build(config: Config) -> Program:
-    """Wires streams, network and imitation together."""
+    """Returns the program: streams, network and learner."""
     mixture = Curriculum(config.taught, mode="mixture", repeats=config.repeats)
     env = config.env.make(mixture)
     params = env.make_params(curriculum=mixture, horizon=config.stretch, **config.env.params)
     vec = gpicljax.VectorEnv(env, config.streams, resets="fresh", params=params, privileged=True)
     learner = learner_of(config, vec)
-    trainer, started = learner.trainer, starting_point(config, vec, learner)
+    trainer, replace_network = learner.trainer, starting_point(config, vec, learner)
     room = len(config.curriculum) + 1
     evaluated = config.env.make(Curriculum(config.curriculum), test=True, max_tasks=room)
 
     def play(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Streams]:
-        return played(key, evaluated, trainer.agent(greedy=True), params, config)
+        return play_agents(key, evaluated, trainer.agent(greedy=True), params, config)
 
     def steps(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> StreamSteps:
-        """The curriculum in order, step by step, by the learner."""
-        task = jax.tree.map(lambda x: x[0], drawn(key, config, evaluated, "order"))
+        """Plays the curriculum in order, step by step, with the learner."""
+        task = jax.tree.map(lambda x: x[0], sample_streams(key, config, evaluated, "order"))
         length, agent = min(config.budget, PAGE_STEPS), trainer.agent(greedy=True)
         return record_stream(key, evaluated, agent, params, task, length)
 
-    def strange(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Any]:
-        return played_elsewhere(key, trainer.agent(greedy=True), params, config)
+    def play_never_taught(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Any]:
+        return play_elsewhere(key, trainer.agent(greedy=True), params, config)
 
-    elsewhere = {"elsewhere": Measure(strange)} if kinds(config) else {}
+    elsewhere = {"elsewhere": Measure(play_never_taught)} if sets_by_table(config) else {}
     return Program(
         title=f"gradual learning on streams of bytes, {config.learner_name}",
         details={
             "taught": " ".join(config.taught),
             "held out": " ".join(config.held_out) or "nothing but instances",
         },
-        init=lambda key, cell: started(trainer.init(key, learner.hparams)),
+        init=lambda key, cell: replace_network(trainer.init(key, learner.hparams)),
         update=trainer.update,
         observations=trainer.observations,
         measures={"streams": Measure(play), "steps": Measure(steps), **elsewhere},
@@ -103,8 +103,8 @@ def build(config: Config) -> Program:
     )
 
 
-def drawn(key: jax.Array, config: Config, env: ByteStream, *kinds: str) -> Task:
-    """The streams of some studies; those of one run meet the same instances."""
+def sample_streams(key: jax.Array, config: Config, env: ByteStream, *kinds: str) -> Task:
+    """Returns the streams of some studies; those of one run meet the same instances."""
     studies = studies_of(config, *kinds)
     runs = jnp.asarray([study.run for study in studies])
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, 1), runs)
@@ -112,8 +112,8 @@ def drawn(key: jax.Array, config: Config, env: ByteStream, *kinds: str) -> Task:
     return streams_of(keys, env, curricula, config.budget, **config.env.params)
 
 
-def once_more(tasks: Task, cleared: jax.Array, config: Config) -> Task:
-    """The streams of `"again"`, cut to what each run clears in order, and twice as long.
+def repeat_streams(tasks: Task, cleared: jax.Array, config: Config) -> Task:
+    """Returns the streams of `"again"`, cut to what each run clears in order, and twice as long.
 
     Args:
       tasks: `[N]`, those after the whole curriculum.
@@ -132,32 +132,37 @@ def once_more(tasks: Task, cleared: jax.Array, config: Config) -> Task:
     )
 
 
-def _nulls(config: Config) -> dict[str, Agent]:
-    """The nulls that are played, by name."""
+def _null_agents(config: Config) -> dict[str, Agent]:
+    """Returns the nulls that are played, by name."""
     agents = {NULL: experts.suffix_predictor(), COPIER: copier()}
     return {name: agents[name] for name in config.nulls}
 
 
-def played(
+def play_agents(
     key: jax.Array, env: ByteStream, learner: Agent, params: ArrayTree, config: Config
 ) -> dict[str, Streams]:
-    """All studies by the learner and a null; the first by another, and by agents that know more.
+    """Plays all studies with the learner and a null, the first with other agents too.
 
     Those of one kind, task set and run are the same streams for all agents.
     """
-    nulls = _nulls(config)
+    nulls = _null_agents(config)
     agents = {
-        config.learner_name: (learner, FIRST),
-        "oracle": (experts.oracle(), SIMPLE),
-        "knows the tasks": (experts.solver(), SIMPLE),
-        **{name: (one, FIRST if name == NULL else SIMPLE) for name, one in nulls.items()},
+        config.learner_name: (learner, FIRST_KINDS),
+        "oracle": (experts.oracle(), SIMPLE_KINDS),
+        "knows the tasks": (experts.solver(), SIMPLE_KINDS),
+        **{
+            name: (null, FIRST_KINDS if name == NULL else SIMPLE_KINDS)
+            for name, null in nulls.items()
+        },
     }
-    tasks = [drawn(key, config, env, *kinds) for _, kinds in agents.values()]
-    first = _in_blocks(key, env, [one for one, _ in agents.values()], params, tasks, config.budget)
+    tasks = [sample_streams(key, config, env, *kinds) for _, kinds in agents.values()]
+    first = _play_in_blocks(
+        key, env, [agent for agent, _ in agents.values()], params, tasks, config.budget
+    )
     streams = dict(zip(agents, first, strict=True))
 
     # Without a memory nothing is cleared: the first questions are enough.
-    tasks_alone = drawn(key, config, env, "alone")
+    tasks_alone = sample_streams(key, config, env, "alone")
     short = jnp.full_like(tasks_alone.horizon, HORIZON_WIPED)
     tasks_alone = dataclasses.replace(tasks_alone, horizon=short)
     with_text = dataclasses.replace(env, with_text=True)
@@ -166,32 +171,34 @@ def played(
         key, with_text, forgetful, params, tasks_alone, HORIZON_WIPED, privileged=True
     )
 
-    orders = np.array([study.kind == "order" for study in studies_of(config, *FIRST)])
-    names, again = (config.learner_name, NULL), drawn(key, config, env, "again")
-    tasks = [once_more(again, streams[name].cleared[orders], config) for name in names]
-    more = _in_blocks(key, env, [learner, nulls[NULL]], params, tasks, 2 * config.budget)
-    for name, extra in zip(names, more, strict=True):
-        streams[name] = jax.tree.map(lambda *x: jnp.concatenate(x), streams[name], extra)
+    orders = np.array([study.kind == "order" for study in studies_of(config, *FIRST_KINDS)])
+    names, repeated = (config.learner_name, NULL), sample_streams(key, config, env, "again")
+    tasks = [repeat_streams(repeated, streams[name].cleared[orders], config) for name in names]
+    repeats = _play_in_blocks(key, env, [learner, nulls[NULL]], params, tasks, 2 * config.budget)
+    for name, repeat in zip(names, repeats, strict=True):
+        streams[name] = jax.tree.map(lambda *x: jnp.concatenate(x), streams[name], repeat)
     return streams
 
 
-def played_elsewhere(
+def play_elsewhere(
     key: jax.Array, learner: Agent, params: ArrayTree, config: Config
 ) -> dict[str, dict[str, Streams]]:
-    """Streams of the learner and the nulls, by what is played; see `elsewhere`."""
-    found = {}
-    for kind, names in kinds(config).items():
-        env = config.env.make(Curriculum(names), test=kind != KNOWN, max_tasks=1)
-        alone = dataclasses.replace(config, curriculum=names, targets=())
-        tasks = drawn(key, alone, env, "alone")
-        agents = {config.learner_name: learner, **_nulls(config)}
-        same = [tasks] * len(agents)
-        streams = _in_blocks(key, env, [*agents.values()], params, same, config.budget)
-        found[kind] = dict(zip(agents, streams, strict=True))
-    return found
+    """Plays the learner and the nulls on other task sets, by table; see `elsewhere`."""
+    streams_by_table = {}
+    for kind, names in sets_by_table(config).items():
+        env = config.env.make(Curriculum(names), test=kind != TRAINING_OPERANDS, max_tasks=1)
+        set_config = dataclasses.replace(config, curriculum=names, targets=())
+        tasks = sample_streams(key, set_config, env, "alone")
+        agents = {config.learner_name: learner, **_null_agents(config)}
+        tasks_by_agent = [tasks] * len(agents)
+        streams = _play_in_blocks(
+            key, env, [*agents.values()], params, tasks_by_agent, config.budget
+        )
+        streams_by_table[kind] = dict(zip(agents, streams, strict=True))
+    return streams_by_table
 
 
-def _in_blocks(
+def _play_in_blocks(
     key: jax.Array,
     env: ByteStream,
     agents: list[Agent],
@@ -199,11 +206,11 @@ def _in_blocks(
     tasks: list[Task],
     horizon: int,
 ) -> list[Streams]:
-    """Several agents, each on its own streams, in one program."""
-    sizes = [len(one.count) for one in tasks]
-    joined = jax.tree.map(lambda *x: jnp.concatenate(x), *tasks)
+    """Plays several agents, each on its own streams, in one program."""
+    sizes = [len(agent_tasks.count) for agent_tasks in tasks]
+    all_tasks = jax.tree.map(lambda *x: jnp.concatenate(x), *tasks)
     agent = by_block(agents, sizes)
-    streams = play_streams(key, env, agent, params, joined, horizon, privileged=True)
+    streams = play_streams(key, env, agent, params, all_tasks, horizon, privileged=True)
     ends = np.cumsum(sizes)
     return [
         jax.tree.map(lambda x, a=end - size, b=end: x[a:b], streams)

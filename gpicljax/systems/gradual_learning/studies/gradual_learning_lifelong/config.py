@@ -1,4 +1,4 @@
-"""What `gradual_learning_lifelong.py` is told: its configuration, presets, and orders."""
+"""The configuration of `gradual_learning_lifelong.py`, its presets, and its orders."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ class Config(RunConfig):
 
     @property
     def task_sets(self) -> tuple[str, ...]:
-        """All of them, in the order of the first seed."""
+        """Returns all task sets, in the order of the first seed."""
         return (*self.first, *self.permuted, *self.last)
 
     @property
     def steps(self) -> int:
-        """Steps of an update."""
+        """Returns the steps of an update."""
         return self.parallel * self.agent.unroll
 
     def order(self, seed: int) -> tuple[str, ...]:
-        """The order of a seed: those of the permuted sets follow one another as Latin squares do.
+        """Returns the order of a seed: the permuted sets follow one another as Latin squares do.
 
         Over as many seeds as there are permuted sets, each of them comes at every place once.
         """
@@ -108,8 +108,8 @@ class Config(RunConfig):
         check_config(inside, "targets", self.targets, "task sets that others come before")
         check_config(bool(self.methods), "methods", self.methods, ", ".join(METHODS))
         fits = self.parallel % self.agent.minibatches == 0
-        accepted = f"a multiple of agent.minibatches = {self.agent.minibatches}"
-        check_config(fits, "parallel", self.parallel, accepted)
+        expected = f"a multiple of agent.minibatches = {self.agent.minibatches}"
+        check_config(fits, "parallel", self.parallel, expected)
 
 
 PRESETS = {

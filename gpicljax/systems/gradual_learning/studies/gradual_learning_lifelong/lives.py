@@ -1,4 +1,4 @@
-"""A life: task sets that are learnt one after the other, and what is known after each of them."""
+"""A life: task sets that are learnt one after another, with the skill in all after each of them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from gpicljax.typing import ArrayTree
 
 
 class Life(NamedTuple):
-    """What became of one agent; n task sets, in its own order.
+    """The results of one agent on n task sets, in its own order.
 
     Attributes:
       order: names of the task sets.
       steps: `int[n]`, steps of training until each was cleared, or its whole budget.
-      cleared: `bool[n]`, whether it was.
+      cleared: `bool[n]`, whether each was cleared.
       solved: float `[n + 1, n, R]`, share of the instances that are solved in each of R streams of
         a set: row 0 before anything was learnt, row j + 1 after the j-th set.
       taken: `int[n + 1, n, R]`, steps of such a stream until the set is cleared, or its budget.
-      kept: `bool[n + 1, n, R]`, whether it is.
+      kept: `bool[n + 1, n, R]`, whether the stream clears the set.
     """
 
     order: tuple[str, ...]
@@ -48,18 +48,18 @@ class Life(NamedTuple):
     taken: np.ndarray
     kept: np.ndarray
 
-    def told(self) -> dict[str, Any]:
-        """For a file."""
+    def to_content(self) -> dict[str, Any]:
+        """Returns the content of a file."""
         return {
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in self._asdict().items()
         }
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Life:
-        """From a file."""
-        arrays = {name: np.asarray(told[name]) for name in cls._fields if name != "order"}
-        return cls(tuple(told["order"]), **arrays)
+    def from_content(cls, content: dict[str, Any]) -> Life:
+        """Returns the life of a file's content."""
+        arrays = {name: np.asarray(content[name]) for name in cls._fields if name != "order"}
+        return cls(tuple(content["order"]), **arrays)
 
 
 def read_life(order: tuple[str, ...], streams: int, content: Any) -> Life:
@@ -77,7 +77,7 @@ def read_life(order: tuple[str, ...], streams: int, content: Any) -> Life:
     check(isinstance(content, dict), "content", content, "a life")
     for name in Life._fields:
         check(name in content, name, None, f"one of {', '.join(Life._fields)}")
-    life, n = Life.of(content), len(order)
+    life, n = Life.from_content(content), len(order)
     check(life.order == order, "order", life.order, " ".join(order))
     matrix = (n + 1, n, streams)
     shapes = {"steps": (n,), "cleared": (n,), "solved": matrix, "taken": matrix, "kept": matrix}
@@ -109,8 +109,8 @@ class Programs:
     evaluated: ByteStream
 
 
-def programs_of(config: Config) -> Programs:
-    """Builds them; each is compiled when it is first called."""
+def build_programs(config: Config) -> Programs:
+    """Builds the programs; each is compiled when it is first called."""
     families = Curriculum(config.task_sets).families
     env = ByteStream(max_tasks=len(config.task_sets), families=families)
     evaluated = ByteStream(max_tasks=1, families=families)
@@ -119,9 +119,9 @@ def programs_of(config: Config) -> Programs:
     network = config.network.network(env.observation_space(), env.action_space())
     trainer = cloning.make(config.agent, vec, network, experts.teacher_agent())
     agent = trainer.agent(greedy=True)
-    program = lambda what, function: within_memory(fast_jit(function), what)  # noqa: E731
+    program = lambda name, function: within_memory(fast_jit(function), name)  # noqa: E731
     return Programs(
-        begin=program("a start", lambda key, given: trainer.init(key, config.hparams, given)),
+        begin=program("a start", lambda key, params: trainer.init(key, config.hparams, params)),
         update=program("an update", lambda state: trainer.update(state)[0]),
         streams=program(
             "streams with frozen weights",
@@ -134,19 +134,21 @@ def programs_of(config: Config) -> Programs:
     )
 
 
-def params_of(config: Config, env: ByteStream, method: Method, known: tuple[str, ...]) -> Params:
-    """Streams of the newest of the task sets; with replay, of the earlier ones too."""
-    *earlier, newest = known
+def params_of(
+    config: Config, env: ByteStream, method: Method, names_so_far: tuple[str, ...]
+) -> Params:
+    """Returns streams of the newest of the task sets; with replay, of the earlier ones too."""
+    *earlier, newest = names_so_far
     names, weights = (newest,), (1.0,)
     if method == "replay" and earlier:
-        each = config.replayed / len(earlier)
-        names, weights = known, (*[each] * len(earlier), 1 - config.replayed)
+        share = config.replayed / len(earlier)
+        names, weights = names_so_far, (*[share] * len(earlier), 1 - config.replayed)
     repeats = config.repeats if len(names) > 1 else 1
     mixture = Curriculum(names, mode="mixture", weights=weights, repeats=repeats)
     return env.make_params(curriculum=mixture, horizon=config.stretch)
 
 
-def live(config: Config, programs: Programs, seed: int, method: Method) -> Life:
+def teach_life(config: Config, programs: Programs, seed: int, method: Method) -> Life:
     """Teaches one agent all task sets in the order of its seed.
 
     Agents of one seed begin with the same weights and are asked the same questions, whatever the
@@ -156,39 +158,43 @@ def live(config: Config, programs: Programs, seed: int, method: Method) -> Life:
     key = jax.random.fold_in(named_key(config.seed, "life"), seed)
     state, anchor = None, None
     steps, cleared = [], []
-    known = [_skills(config, programs, key, _first_params(config, programs, key, order), order)]
+    skills = [
+        _measure_skills(config, programs, key, _initial_params(config, programs, key, order), order)
+    ]
     for place in range(len(order)):
         stage_key = jax.random.fold_in(key, place)
-        given = params_of(config, programs.env, method, order[: place + 1])
-        begun = programs.begin(key if place == 0 else stage_key, given)
+        params = params_of(config, programs.env, method, order[: place + 1])
+        started = programs.begin(key if place == 0 else stage_key, params)
         if state is not None and method != "anew":
-            begun = dataclasses.replace(begun, params=state.params)
-        state, count, done = _taught(config, programs, stage_key, begun, order[place], anchor)
+            started = dataclasses.replace(started, params=state.params)
+        state, count, is_cleared = _teach_set(
+            config, programs, stage_key, started, order[place], anchor
+        )
         steps.append(count * config.steps)
-        cleared.append(done)
-        known.append(_skills(config, programs, key, state.params, order))
+        cleared.append(is_cleared)
+        skills.append(_measure_skills(config, programs, key, state.params, order))
         if method == "elastic":
-            anchor = _anchored(anchor, state)
-    solved, taken, kept = (np.stack(x) for x in zip(*known, strict=True))
+            anchor = _update_anchor(anchor, state)
+    solved, taken, kept = (np.stack(x) for x in zip(*skills, strict=True))
     return Life(order, np.array(steps), np.array(cleared), solved, taken, kept)
 
 
-def _first_params(
+def _initial_params(
     config: Config, programs: Programs, key: jax.Array, order: tuple[str, ...]
 ) -> ArrayTree:
-    """The weights with which every agent of a seed begins."""
+    """Returns the weights with which every agent of a seed begins."""
     return programs.begin(key, params_of(config, programs.env, "plain", order[:1])).params
 
 
 class Anchor(NamedTuple):
-    """What weights are pulled back to, and how much each matters to what is known."""
+    """Weights to pull back to, and the importance of each."""
 
     params: Any
     weights: Any
 
 
-def _anchored(anchor: Anchor | None, state: TrainState) -> Anchor:
-    """The anchor after one more task set.
+def _update_anchor(anchor: Anchor | None, state: TrainState) -> Anchor:
+    """Returns the anchor after one more task set.
 
     How much a weight matters is the mean of the squared gradients, which Adam keeps: an estimate of
     the diagonal of the Fisher information. That of all sets adds up, as in online elastic weight
@@ -213,16 +219,16 @@ def _is_adam(x: Any) -> bool:
 
 
 @jax.jit
-def _pulled(params: ArrayTree, anchor: Anchor, strength: Any) -> Any:
-    """The minimum of a quadratic penalty and of the distance to where the update came to.
+def _pull_weights(params: ArrayTree, anchor: Anchor, strength: Any) -> Any:
+    """Returns the minimum of a quadratic penalty and of the distance to the updated weights.
 
     It is the implicit step on the penalty, and so stable for any strength.
     """
-    back = lambda now, then, weight: (now + strength * weight * then) / (1 + strength * weight)  # noqa: E731
+    back = lambda new, old, weight: (new + strength * weight * old) / (1 + strength * weight)  # noqa: E731
     return jax.tree.map(back, params, anchor.params, anchor.weights)
 
 
-def _taught(
+def _teach_set(
     config: Config,
     programs: Programs,
     key: jax.Array,
@@ -230,50 +236,50 @@ def _taught(
     name: str,
     anchor: Anchor | None,
 ) -> tuple[TrainState, int, bool]:
-    """Trains until the set is cleared with frozen weights; the updates that took, and whether."""
+    """Trains until the set is cleared; returns the state, its updates, and whether it is."""
     for count in range(config.updates + 1):
         check_key = jax.random.fold_in(key, 1_000 + count)
-        if _cleared(config, programs, check_key, state.params, name):
+        if _is_cleared(config, programs, check_key, state.params, name):
             return state, count, True
         if count < config.updates:
             state = programs.update(state)
             if anchor is not None:
-                pulled = _pulled(state.params, anchor, config.elasticity)
+                pulled = _pull_weights(state.params, anchor, config.elasticity)
                 state = dataclasses.replace(state, params=pulled)
     return state, config.updates, False
 
 
-def _cleared(
+def _is_cleared(
     config: Config, programs: Programs, key: jax.Array, params: ArrayTree, name: str
 ) -> bool:
-    """Whether enough streams with frozen weights clear a task set."""
-    found = _played(config, programs, key, params, [name] * config.streams)
-    return float(np.asarray(found.cleared).mean()) >= config.cleared
+    """Returns whether enough streams with frozen weights clear a task set."""
+    streams = _play_sets(config, programs, key, params, [name] * config.streams)
+    return float(np.asarray(streams.cleared).mean()) >= config.cleared
 
 
-def _played(
+def _play_sets(
     config: Config, programs: Programs, key: jax.Array, params: ArrayTree, names: list[str]
 ) -> Streams:
-    """A stream of each of the sets, with frozen weights."""
+    """Plays a stream of each of the sets, with frozen weights."""
     task_key, play_key = jax.random.split(key)
     curricula = [Curriculum((name,), threshold=config.threshold) for name in names]
     tasks = streams_of(task_key, programs.evaluated, curricula, config.budget)
     return programs.streams(play_key, params, tasks)
 
 
-def _skills(
+def _measure_skills(
     config: Config, programs: Programs, key: jax.Array, params: ArrayTree, order: tuple[str, ...]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What an agent knows of all sets: solved, steps taken and cleared, `[n, R]` each.
+    """Returns an agent's skill in all sets: solved, steps taken and cleared, `[n, R]` each.
 
     The streams are the same after every set, and for every method.
     """
     names = [name for name in order for _ in range(config.streams)]
-    found = _played(config, programs, jax.random.fold_in(key, 999), params, names)
+    streams = _play_sets(config, programs, jax.random.fold_in(key, 999), params, names)
     shape = len(order), config.streams
-    instances = np.maximum(np.asarray(found.instances)[:, 0], 1)
+    instances = np.maximum(np.asarray(streams.instances)[:, 0], 1)
     return (
-        (np.asarray(found.solved)[:, 0] / instances).reshape(shape),
-        np.asarray(found.steps)[:, 0].reshape(shape),
-        (np.asarray(found.cleared) > 0).reshape(shape),
+        (np.asarray(streams.solved)[:, 0] / instances).reshape(shape),
+        np.asarray(streams.steps)[:, 0].reshape(shape),
+        (np.asarray(streams.cleared) > 0).reshape(shape),
     )

@@ -1,4 +1,4 @@
-"""How the study `gradual_learning_lifelong` is built and run."""
+"""Building and running the study `gradual_learning_lifelong`."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config 
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives import (
     Life,
-    live,
-    programs_of,
+    build_programs,
     read_life,
+    teach_life,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import report
 
 
 def build(config: Config) -> Program:
-    """The lives are pieces of work: one that is whole is not lived again."""
+    """Returns the program; lives that are complete are not lived again."""
     count, most = config.seeds * len(config.methods), config.updates * config.steps
     sets = len(config.task_sets)
     return Program(
         title=f"{count} lives of {sets} task sets, at most {most:,} steps of training each",
-        host_measures=lambda run: lives_of(run, config),
+        host_measures=lambda run: complete_lives(run, config),
     )
 
 
-def lives_of(run: RunDirectory, config: Config) -> dict[Method, list[Life]]:
-    """Lives by method, seed by seed; those of earlier parts of the run from their files."""
-    began, programs = time.monotonic(), functools.cache(lambda: programs_of(config))
+def complete_lives(run: RunDirectory, config: Config) -> dict[Method, list[Life]]:
+    """Returns lives by method, seed by seed; complete ones come from their files."""
+    began, programs = time.monotonic(), functools.cache(lambda: build_programs(config))
 
     def make(piece: tuple[int, Method]) -> dict[str, object]:
         seed, method = piece
-        life = live(config, programs(), seed, method)
+        life = teach_life(config, programs(), seed, method)
         if config.progress:
             log_once(
                 f"{time.monotonic() - began:6.0f} s: seed {seed}, {method}: {life.cleared.sum()} "
                 f"of {len(life.order)} task sets cleared in {life.steps.sum():,} steps"
             )
-        return life.told()
+        return life.to_content()
 
     def read(piece: tuple[int, Method], content: object) -> Life:
         return read_life(config.order(piece[0]), config.streams, content)

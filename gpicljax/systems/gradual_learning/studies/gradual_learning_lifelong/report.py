@@ -32,8 +32,8 @@ Lives = Mapping[Method, Sequence[Life]]
 """By method, the life of each seed."""
 
 
-class Sums(NamedTuple):
-    """What the matrix of skills comes to, over seeds.
+class SkillSummary(NamedTuple):
+    """Summary of the matrix of skills, over seeds.
 
     Attributes:
       final: mean skill in all task sets at the end.
@@ -48,25 +48,34 @@ class Sums(NamedTuple):
     forward: Interval
 
 
-def sums_of(lives: Sequence[Life]) -> Sums:
-    """Sums up the matrices of one method's lives."""
+def summarise_skills(lives: Sequence[Life]) -> SkillSummary:
+    """Returns the summary of one method's lives."""
     rows = []
     for life in lives:
         skill = life.solved.mean(-1)
-        found = forgetting(skill[1:], skill[0])
-        rows.append((skill[-1].mean(), found.backward, found.forgetting, found.forward))
-    return Sums(*(mean_interval(column) for column in np.transpose(rows)))
+        skill_changes = forgetting(skill[1:], skill[0])
+        rows.append(
+            (
+                skill[-1].mean(),
+                skill_changes.backward,
+                skill_changes.forgetting,
+                skill_changes.forward,
+            )
+        )
+    return SkillSummary(*(mean_interval(column) for column in np.transpose(rows)))
 
 
 def transfers_of(lives: Lives, method: Method, targets: Sequence[str]) -> dict[str, Transfer]:
-    """Criterion B by target: agents that go on beside agents that begin anew, seed by seed."""
-    found = {}
+    """Returns criterion B by target: agents that go on beside agents that begin anew, seed by
+    seed.
+    """
+    transfers = {}
     for name in targets:
         pairs = list(zip(lives["anew"], lives[method], strict=False))
         if len(pairs) < 2:
             continue
         places = [life.order.index(name) for life, _ in pairs]
-        alone = CompletionTimes(
+        anew = CompletionTimes(
             np.array([[old.steps[p]] for (old, _), p in zip(pairs, places, strict=True)]),
             np.array([[old.cleared[p]] for (old, _), p in zip(pairs, places, strict=True)]),
         )
@@ -80,31 +89,34 @@ def transfers_of(lives: Lives, method: Method, targets: Sequence[str]) -> dict[s
             ),
             np.array([[True, new.cleared[p]] for (_, new), p in zip(pairs, places, strict=True)]),
         )
-        found[name] = transfer(alone, after)
-    return found
+        transfers[name] = transfer(anew, after)
+    return transfers
 
 
 def retentions_of(lives: Sequence[Life]) -> dict[str, Retention]:
-    """Criterion C by task set but the last: cleared once it was learnt, and at the end."""
-    found = {}
+    """Returns criterion C by task set but the last: cleared once it was learnt, and at the end."""
+    retentions = {}
     for name in sorted({name for life in lives for name in life.order[:-1]}):
-        first, again = [], []
+        first, last = [], []
         for life in lives:
             place = life.order.index(name)
-            for row, into in ((place + 1, first), (-1, again)):
-                into.append((np.median(life.taken[row, place]), life.kept[row, place].all()))
+            for row, results_of_row in ((place + 1, first), (-1, last)):
+                results_of_row.append(
+                    (np.median(life.taken[row, place]), life.kept[row, place].all())
+                )
         times = [
             CompletionTimes(
-                np.array([[steps] for steps, _ in each]), np.array([[kept] for _, kept in each])
+                np.array([[steps] for steps, _ in results]),
+                np.array([[kept] for _, kept in results]),
             )
-            for each in (first, again)
+            for results in (first, last)
         ]
-        found[name] = retention(*times)
-    return found
+        retentions[name] = retention(*times)
+    return retentions
 
 
-def in_full(interval: Interval, digits: int = 2) -> str:
-    """A mean with its interval, where there is one."""
+def format_interval(interval: Interval, digits: int = 2) -> str:
+    """Formats a mean with its interval, if there is one."""
     mean, low, high = (f"{x:.{digits}f}" for x in (interval.mean, interval.low, interval.high))
     return mean if np.isnan(interval.low) else f"{mean} [{low}, {high}]"
 
@@ -119,40 +131,42 @@ def _steps_cell(lives: Sequence[Life], name: str) -> str:
 def report(outcome: RunResult) -> Report:
     """Draws the figure; returns tables and numbers."""
     config, lives = outcome.config, outcome.host_measured
-    goes_on: list[Method] = [method for method in lives if method != "anew"]
+    methods: list[Method] = [method for method in lives if method != "anew"]
     transfers: dict[Method, dict[str, Transfer]] = {
-        method: transfers_of(lives, method, config.targets) for method in goes_on if "anew" in lives
+        method: transfers_of(lives, method, config.targets) for method in methods if "anew" in lives
     }
-    kept: dict[Method, dict[str, Retention]] = {
-        method: retentions_of(lives[method]) for method in goes_on
+    retentions: dict[Method, dict[str, Retention]] = {
+        method: retentions_of(lives[method]) for method in methods
     }
-    sums: dict[Method, Sums] = {method: sums_of(each) for method, each in lives.items()}
+    summaries: dict[Method, SkillSummary] = {
+        method: summarise_skills(method_lives) for method, method_lives in lives.items()
+    }
     parts = [
-        _about(config),
+        _introduction(config),
         _steps_section(config, lives),
         *([_transfer_section(transfers)] if transfers else []),
-        _retention_section(config, kept),
-        _matrix_section(sums),
+        _retention_section(config, retentions),
+        _matrix_section(summaries),
     ]
     text = "\n".join(line for part in parts for line in part)
     matrices = {
-        method: np.mean([life.solved.mean(-1) for life in each], 0)
-        for method, each in lives.items()
+        method: np.mean([life.solved.mean(-1) for life in method_lives], 0)
+        for method, method_lives in lives.items()
     }
     figure = accuracy_matrix_figure(matrices, title="skill in each set, after each set")
     save_figure(figure, outcome.run.figures / "matrix.png")
     results: dict[str, Any] = {
         "B": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in transfers.items()},
-        "C": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in kept.items()},
+        "C": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in retentions.items()},
         "skills": {
-            m: {n: dataclasses.asdict(x) for n, x in each._asdict().items()}
-            for m, each in sums.items()
+            m: {n: dataclasses.asdict(x) for n, x in summary._asdict().items()}
+            for m, summary in summaries.items()
         },
     }
     return Report(text, results)
 
 
-def _about(config: Config) -> list[str]:
+def _introduction(config: Config) -> list[str]:
     orders = "; ".join(" ".join(config.order(seed)) for seed in range(config.seeds))
     return [
         f"# Learning one task set after the other, preset {config.preset}",
@@ -174,7 +188,7 @@ def _steps_section(config: Config, lives: Lives) -> list[str]:
         markdown_table(
             ["task set", *lives],
             [
-                [name, *(_steps_cell(each, name) for each in lives.values())]
+                [name, *(_steps_cell(method_lives, name) for method_lives in lives.values())]
                 for name in config.task_sets
             ],
         ),
@@ -191,7 +205,7 @@ def _transfer_section(transfers: Mapping[Method, Mapping[str, Transfer]]) -> lis
         "too.",
         "",
     ]
-    for method, found in transfers.items():
+    for method, method_transfers in transfers.items():
         cells = [
             [
                 name,
@@ -200,20 +214,25 @@ def _transfer_section(transfers: Mapping[Method, Mapping[str, Transfer]]) -> lis
                 f"{x.inclusive:.2f}",
                 f"{x.censored[0]}, {x.censored[1]} of {x.pairs}",
             ]
-            for name, x in found.items()
+            for name, x in method_transfers.items()
         ]
         head = [method, "times faster", "sign test p", "inclusive", "not cleared: anew, after"]
-        gradual = bool(found) and learns_gradually(list(found.values()))
+        gradual = bool(method_transfers) and learns_gradually(list(method_transfers.values()))
         verdict = "holds" if gradual else "is not shown"
         text += [markdown_table(head, cells), "", f"{method}: gradual learning {verdict}.", ""]
     return text
 
 
-def _retention_section(config: Config, kept: Mapping[Method, Mapping[str, Retention]]) -> list[str]:
+def _retention_section(
+    config: Config, retentions: Mapping[Method, Mapping[str, Retention]]
+) -> list[str]:
     rows = [
-        [name, *(_kept_cell(each.get(name)) for each in kept.values())]
+        [
+            name,
+            *(_retention_cell(by_set.get(name)) for by_set in retentions.values()),
+        ]
         for name in config.task_sets
-        if any(name in each for each in kept.values())
+        if any(name in by_set for by_set in retentions.values())
     ]
     return [
         "## C. What is kept",
@@ -222,12 +241,12 @@ def _retention_section(config: Config, kept: Mapping[Method, Mapping[str, Retent
         "over those at the end of the life (1: nothing is lost), with intervals of 95 % over "
         "seeds; `lost`: seeds that do not clear it again.",
         "",
-        markdown_table(["task set", *kept], rows),
+        markdown_table(["task set", *retentions], rows),
         "",
     ]
 
 
-def _matrix_section(sums: Mapping[Method, Sums]) -> list[str]:
+def _matrix_section(summaries: Mapping[Method, SkillSummary]) -> list[str]:
     head = ["", "skill at the end", "backward transfer", "forgetting", "forward transfer"]
     return [
         "## The matrix of skills",
@@ -237,15 +256,18 @@ def _matrix_section(sums: Mapping[Method, Sums]) -> list[str]:
         "the end. Forward transfer: skill just before a set is learnt, less that before the first. "
         "Means over sets, with intervals of 95 % over seeds.",
         "",
-        markdown_table(head, [[method, *map(in_full, each)] for method, each in sums.items()]),
+        markdown_table(
+            head,
+            [[method, *map(format_interval, summary)] for method, summary in summaries.items()],
+        ),
         "",
         "![skill in every task set, after every task set](figures/matrix.png)",
     ]
 
 
-def _kept_cell(found: Retention | None) -> str:
-    if found is None or not found.pairs:
+def _retention_cell(result: Retention | None) -> str:
+    if result is None or not result.pairs:
         return ""
-    interval = "" if np.isnan(found.low) else f" [{found.low:.2f}, {found.high:.2f}]"
-    lost = f"; {found.lost} of {found.pairs} lost" if found.lost else ""
-    return f"{found.ratio:.2f}{interval}{lost}"
+    interval = "" if np.isnan(result.low) else f" [{result.low:.2f}, {result.high:.2f}]"
+    lost = f"; {result.lost} of {result.pairs} lost" if result.lost else ""
+    return f"{result.ratio:.2f}{interval}{lost}"

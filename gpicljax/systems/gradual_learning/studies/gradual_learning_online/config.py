@@ -1,4 +1,4 @@
-"""What `gradual_learning_online.py` is told: its configuration and presets."""
+"""The configuration of `gradual_learning_online.py` and its presets."""
 
 from __future__ import annotations
 

@@ -43,8 +43,10 @@ class Lives(NamedTuple):
     finished: np.ndarray
     budget: int
 
-    def cleared(self, steps: int) -> np.ndarray:
-        """How many task sets each stream has cleared after so many steps: `int[N]`."""
+    def count_cleared(self, steps: int) -> np.ndarray:
+        """Returns the number of task sets that each stream has cleared after so many steps,
+        `int[N]`.
+        """
         return (self.finished <= steps).sum(1)
 
 
@@ -67,7 +69,7 @@ def read_lives(config: Config, method: Method, content: Any) -> Lives:
 
 
 def agent_of(config: Config, method: Method) -> Agent:
-    """The agent of a method that plays with a memory alone."""
+    """Returns the agent of a method that plays with a memory alone."""
     learner = config.learner
     frozen = dataclasses.replace(learner, learning_rate=0.0)
     if method == "suffix-predictor":
@@ -79,27 +81,29 @@ def agent_of(config: Config, method: Method) -> Agent:
     return online_learner(frozen, fixed=method == "fixed")
 
 
-def lives_of(config: Config, method: Method) -> Lives:
+def play_lives(config: Config, method: Method) -> Lives:
     """Plays the streams of a method; all methods but those of the catalogue play the same ones."""
     families = Curriculum(config.curriculum).families
     env = ByteStream(max_tasks=len(config.curriculum), families=families)
     curriculum = Curriculum(config.curriculum, threshold=config.threshold)
     if method in DEEP:
-        return _trained(config, env, curriculum, method)
+        return _train_from_catalogue(config, env, curriculum, method)
     key = named_key(config.seed, "streams")
     tasks = streams_of(key, env, [curriculum] * config.seeds, config.budget)
     agent = agent_of(config, method)
     play = fast_jit(lambda key: play_streams(key, env, agent, (), tasks, config.budget))
     play = within_memory(play, f"{config.seeds} streams of {method}")
-    found = play(named_key(config.seed, method))
-    finished = np.cumsum(np.asarray(found.steps), 1).astype(float)
+    streams = play(named_key(config.seed, method))
+    finished = np.cumsum(np.asarray(streams.steps), 1).astype(float)
     places = np.arange(finished.shape[1])
-    finished[places >= np.asarray(found.cleared)[:, None]] = np.inf
+    finished[places >= np.asarray(streams.cleared)[:, None]] = np.inf
     return Lives(finished, config.budget)
 
 
-def _trained(config: Config, env: ByteStream, curriculum: Curriculum, method: Method) -> Lives:
-    """A learner of the catalogue with one environment; its steps are known to an update."""
+def _train_from_catalogue(
+    config: Config, env: ByteStream, curriculum: Curriculum, method: Method
+) -> Lives:
+    """Trains a learner of the catalogue with one environment; its steps are known to an update."""
     params = env.make_params(curriculum=curriculum, horizon=config.deep_budget)
     vec = gpicljax.VectorEnv(env, 1, resets="fresh", params=params)
     sizes: Any
@@ -120,11 +124,11 @@ def _trained(config: Config, env: ByteStream, curriculum: Curriculum, method: Me
     update = within_memory(update, f"an update of {method}")
     finished = np.full((config.deep_seeds, len(config.curriculum)), np.inf)
     places = np.arange(len(config.curriculum))
-    taken = trainer.observations
-    while taken <= config.deep_budget:
+    steps = trainer.observations
+    while steps <= config.deep_budget:
         state = update(state)
-        done = np.asarray(state.rollout.vstate.state.cleared)[:, 0]
-        new = (places < done[:, None]) & np.isinf(finished)
-        finished[new] = taken
-        taken += trainer.observations
+        cleared = np.asarray(state.rollout.vstate.state.cleared)[:, 0]
+        is_new = (places < cleared[:, None]) & np.isinf(finished)
+        finished[is_new] = steps
+        steps += trainer.observations
     return Lives(finished, config.deep_budget)

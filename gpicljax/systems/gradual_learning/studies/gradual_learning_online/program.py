@@ -1,4 +1,4 @@
-"""How the study `gradual_learning_online` is built and run."""
+"""Building and running the study `gradual_learning_online`."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config im
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import (
     Lives,
-    lives_of,
+    play_lives,
     read_lives,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.report import report
 
 
 def build(config: Config) -> Program:
-    """The streams of each method are a piece of work."""
+    """Returns the program; the streams of each method are a piece of work."""
     return Program(
         title=f"{config.seeds} streams of at most {config.budget:,} steps for each of "
         f"{', '.join(config.methods)}",
-        host_measures=lambda run: lives_by_method(run, config),
+        host_measures=lambda run: complete_lives(run, config),
     )
 
 
-def lives_by_method(run: RunDirectory, config: Config) -> dict[Method, Lives]:
-    """The streams of all methods; those of earlier parts of the run from their files."""
+def complete_lives(run: RunDirectory, config: Config) -> dict[Method, Lives]:
+    """Returns the streams of all methods; complete ones come from their files."""
 
     def make(method: Method) -> dict[str, object]:
-        began, lives = time.monotonic(), lives_of(config, method)
+        began, lives = time.monotonic(), play_lives(config, method)
         if config.progress:
-            cleared = lives.cleared(lives.budget).mean()
+            cleared = lives.count_cleared(lives.budget).mean()
             seconds = time.monotonic() - began
             log_once(f"{seconds:6.0f} s: {method}: {cleared:.2f} task sets cleared")
         return lives._asdict()
 
     pieces: dict[str, Method] = {f"streams/{method}": method for method in config.methods}
-    found = complete_pieces(run, pieces, make, functools.partial(read_lives, config))
-    return {method: found[name] for name, method in pieces.items()}
+    lives_by_piece = complete_pieces(run, pieces, make, functools.partial(read_lives, config))
+    return {method: lives_by_piece[name] for name, method in pieces.items()}
 
 
 def main(argv: list[str] | None = None) -> dict[Method, Lives]:

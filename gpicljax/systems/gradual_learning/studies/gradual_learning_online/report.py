@@ -7,7 +7,9 @@ import numpy as np
 from gpicljax.evaluation.statistics import bootstrap_interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runtime import Report, RunResult
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import in_full
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
+    format_interval,
+)
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
     DEEP,
     Method,
@@ -16,15 +18,17 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config im
 NULL: Method = "suffix-predictor"
 
 
-def _median(steps: np.ndarray) -> str:
-    """The median over streams with its interval; streams that are not done count as longest."""
-    done = np.isfinite(steps)
-    if done.mean() <= 0.5:
-        return f"({done.sum()} of {len(done)})"
-    bounded = np.where(done, steps, 1e12)
+def _format_median(steps: np.ndarray) -> str:
+    """Formats the median over streams with its interval; streams that are not done count as
+    longest.
+    """
+    is_cleared = np.isfinite(steps)
+    if is_cleared.mean() <= 0.5:
+        return f"({is_cleared.sum()} of {len(is_cleared)})"
+    bounded = np.where(is_cleared, steps, 1e12)
     low, high = bootstrap_interval(bounded, np.median, method="percentile")
     end = "never" if high > 1e9 else f"{high:,.0f}"
-    share = "" if done.all() else f" ({done.sum()} of {len(done)})"
+    share = "" if is_cleared.all() else f" ({is_cleared.sum()} of {len(is_cleared)})"
     return f"{np.median(bounded):,.0f} [{low:,.0f}, {end}]{share}"
 
 
@@ -45,9 +49,11 @@ def report(outcome: RunResult) -> Report:
         "",
     ]
     rows = []
-    for method, found in lives.items():
-        counted = [steps for steps in config.checkpoints if steps <= found.budget]
-        cells = [in_full(mean_interval(found.cleared(steps))) for steps in counted]
+    for method, method_lives in lives.items():
+        counted = [steps for steps in config.checkpoints if steps <= method_lives.budget]
+        cells = [
+            format_interval(mean_interval(method_lives.count_cleared(steps))) for steps in counted
+        ]
         rows.append([method, *cells])
     text += [markdown_table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows), ""]
     if NULL in lives:
@@ -58,13 +64,17 @@ def report(outcome: RunResult) -> Report:
             "",
         ]
         rows = []
-        for method, found in lives.items():
+        for method, method_lives in lives.items():
             if method != NULL and method not in DEEP:
-                apart = [
-                    in_full(mean_interval(found.cleared(steps) - lives[NULL].cleared(steps)))
+                differences = [
+                    format_interval(
+                        mean_interval(
+                            method_lives.count_cleared(steps) - lives[NULL].count_cleared(steps)
+                        )
+                    )
                     for steps in config.checkpoints
                 ]
-                rows.append([method, *apart])
+                rows.append([method, *differences])
         text += [markdown_table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows), ""]
     text += [
         "## Steps until cleared, from the beginning of the stream",
@@ -74,9 +84,9 @@ def report(outcome: RunResult) -> Report:
         "",
     ]
     cells = [
-        [name, *(_median(found.finished[:, place]) for found in lives.values())]
+        [name, *(_format_median(streams.finished[:, place]) for streams in lives.values())]
         for place, name in enumerate(config.curriculum)
     ]
     text += [markdown_table(["task set", *lives], cells), ""]
-    finished = {method: found.finished.tolist() for method, found in lives.items()}
+    finished = {method: streams.finished.tolist() for method, streams in lives.items()}
     return Report("\n".join(text), {"finished": finished})

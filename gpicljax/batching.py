@@ -93,12 +93,6 @@ def unshared(tree: T, *others: Any) -> T:
     Args:
       tree: pytree of arrays.
       *others: pytrees whose leaves the tree must not share.
-
-    Example:
-      >>> x = jnp.zeros(2)
-      >>> a, b, c = unshared((jnp.ones(2), x, x))
-      >>> b is x, c is x
-      (True, False)
     """
     taken = {id(x) for x in jax.tree.leaves(others)}
 
@@ -133,12 +127,6 @@ def any_across_vmap(flag: jax.Array) -> jax.Array:
 
     Args:
       flag: `bool[]`.
-
-    Example:
-      >>> below_4 = lambda x: any_across_vmap(x < 4)
-      >>> double = lambda x: jax.lax.while_loop(below_4, lambda x: 2 * x, x)
-      >>> jax.jit(jax.vmap(double))(jnp.array([1, 2])).tolist()
-      [4, 8]
     """
     return flag
 
@@ -159,13 +147,6 @@ def unless_known(ask: Callable[..., T], known: Any, *arguments: Any) -> T:
       ask: of arrays; the number of rounds that are needed, or whether one more is.
       known: the most rounds that can be needed, or True beside another condition that ends them.
       *arguments: of `ask`.
-
-    Example:
-      >>> lengths = jnp.array([2, 3])
-      >>> rounds = unless_known(jnp.max, 10, lengths)
-      >>> halved = lambda _, x: jnp.maximum(x // 2, 0)
-      >>> jax.lax.fori_loop(0, rounds, halved, jnp.int32(8)).tolist()
-      1
     """
 
     def always(*arguments: Any) -> Any:
@@ -179,10 +160,6 @@ def short_loop(rounds: int, body: Callable[[jax.Array, T], T], carry: T) -> T:
     """`fori_loop(0, rounds, body, carry)`, which an accelerator unrolls.
 
     It would start several kernels in each round, and one for all rounds that are unrolled.
-
-    Example:
-      >>> int(short_loop(3, lambda i, x: x + i, jnp.int32(1)))
-      4
     """
     loop, unrolled = (
         functools.partial(jax.lax.fori_loop, 0, rounds, body, unroll=unroll)
@@ -300,10 +277,6 @@ def first_reaching(sums: jax.Array, values: jax.Array, side: str = "left") -> ja
       sums: `[B]`, in ascending order.
       values: `[N]`.
       side: as of `jnp.searchsorted`.
-
-    Example:
-      >>> first_reaching(jnp.array([1, 1, 2, 5]), jnp.array([1, 2, 3])).tolist()
-      [0, 2, 3]
     """
     bisected, compared = (
         functools.partial(jnp.searchsorted, side=side, method=method)
@@ -356,13 +329,6 @@ def restart(
       key: a typed key.
       current: pytree of arrays.
       params: pytree of arrays.
-
-    Example:
-      >>> fresh = lambda key, params: params
-      >>> done, keys = jnp.array([True, False]), jax.random.split(jax.random.key(0), 2)
-      >>> again = jax.jit(jax.vmap(lambda *x: restart(fresh, *x)))
-      >>> again(done, keys, jnp.array([5.0, 6.0]), jnp.array([0.0, 0.0])).tolist()
-      [0.0, 6.0]
     """
 
     return switch_compacted([fresh], done.astype(jnp.int32), current, key, params)
@@ -389,12 +355,6 @@ def switch_compacted(
       *arguments: pytrees of arrays.
       groups: of a batch's size, how many instances of each kind are worked on together; by default
         a sixteenth of the batch, and at least 8.
-
-    Example:
-      >>> double, negate = (lambda x: 2 * x), (lambda x: -x)
-      >>> again = jax.vmap(lambda kind, x: switch_compacted([double, negate], kind, x, x))
-      >>> jax.jit(again)(jnp.array([0, 1, 2]), jnp.array([5.0, 6.0, 7.0])).tolist()
-      [5.0, 12.0, -7.0]
     """
     return make_switch_compacted(makes, groups)(kind, current, *arguments)
 
@@ -402,13 +362,7 @@ def switch_compacted(
 def make_switch_compacted(
     makes: Sequence[Callable[..., Any]], groups: Callable[[int], Sequence[int]] | None = None
 ) -> Callable[..., Any]:
-    """Binds `makes` to `switch_compacted`; keep the result so that it is traced only once.
-
-    Example:
-      >>> again = make_switch_compacted([lambda x: 2 * x])
-      >>> int(again(jnp.int32(1), jnp.int32(5), jnp.int32(5)))
-      10
-    """
+    """Binds `makes` to `switch_compacted`; keep the result so that it is traced only once."""
 
     # What is made alone is traced first; a batch is then made of its trace.
     makes = [jax.jit(make) for make in makes]
@@ -446,11 +400,6 @@ def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Returns:
       A function of the same pytrees without the last axis.
-
-    Example:
-      >>> total = jax.vmap(batch_last(lambda x: x.sum(0)))
-      >>> jax.jit(total)(jnp.ones((2, 3))).tolist()
-      [3.0, 3.0]
     """
 
     def batch(*arguments: Any) -> Any:
@@ -471,11 +420,6 @@ def as_one_batch(
 
     Returns:
       A function of the same pytrees without the first axis.
-
-    Example:
-      >>> double = as_one_batch(lambda x: x * 2)
-      >>> jax.jit(jax.vmap(jax.vmap(double)))(jnp.ones((2, 1))).tolist()
-      [[2.0], [2.0]]
     """
 
     def one(*arguments: Any) -> Any:
@@ -512,21 +456,10 @@ def along(size: int, batched: Any, tree: ArrayTree) -> Any:
 
 
 def merged(tree: ArrayTree) -> Any:
-    """The first two axes of all leaves as one.
-
-    Example:
-      >>> import numpy as np
-      >>> merged(np.zeros((2, 3, 5))).shape
-      (6, 5)
-    """
+    """The first two axes of all leaves as one."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
 def all_batched(tree: ArrayTree) -> tuple[Any, Any]:
-    """A result with what `def_vmap` wants to know of it: that every leaf has the axis.
-
-    Example:
-      >>> all_batched({"reward": 0.0})[1]
-      {'reward': True}
-    """
+    """A result with what `def_vmap` wants to know of it: that every leaf has the axis."""
     return tree, jax.tree.map(lambda _: True, tree)

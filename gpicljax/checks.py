@@ -51,11 +51,6 @@ def check_array(condition: Any, argument: str, given: Any, accepted: str) -> Non
 
     Raises:
       ValueError: `argument: got dtype[shape]; accepted: accepted`.
-
-    Example:
-      >>> check_array(False, "steps", np.zeros(1), "float[T], T >= 2")
-      Traceback (most recent call last):
-      ValueError: steps: got float64[1]; accepted: float[T], T >= 2
     """
     if not condition:
         raise ValueError(f"{argument}: got {_kind(given)}; accepted: {accepted}")
@@ -66,12 +61,6 @@ def check_at_least(minimum: int, **arguments: int | None) -> None:
 
     Raises:
       ValueError: for the first of them.
-
-    Example:
-      >>> check_at_least(1, num_envs=4, group=None)
-      >>> check_at_least(1, num_envs=4, group=0)
-      Traceback (most recent call last):
-      ValueError: group: got 0; accepted: an integer >= 1
     """
     for argument, given in arguments.items():
         kind = Annotated[int, Range(minimum)]
@@ -83,11 +72,6 @@ def check_choice(argument: str, given: Any, known: Iterable[Any]) -> None:
 
     Raises:
       ValueError: see `unknown`.
-
-    Example:
-      >>> check_choice("mode", "navigate", ["navigation", "survival"])
-      Traceback (most recent call last):
-      ValueError: mode: got 'navigate' (did you mean 'navigation'?); accepted: navigation, survival
     """
     known = list(known)
     if given not in known:
@@ -242,14 +226,6 @@ def check_ranges(values: Any) -> None:
 
     Raises:
       ValueError: for the first of them.
-
-    Example:
-      >>> @dataclasses.dataclass(frozen=True)
-      ... class Weather:
-      ...     wind: Annotated[Any, Range(0)]
-      >>> check_ranges(Weather(wind=np.array([0.5, -1.0])))
-      Traceback (most recent call last):
-      ValueError: wind: got [0.5, -1.0]; accepted: finite numbers >= 0
     """
     for argument, kind in declared(type(values)).items():
         given = getattr(values, argument)
@@ -260,15 +236,7 @@ def check_ranges(values: Any) -> None:
 
 @functools.cache
 def declared(kind: type) -> dict[str, Any]:
-    """The annotations of a dataclass's fields, by name; none of another class.
-
-    Example:
-      >>> @dataclasses.dataclass(frozen=True)
-      ... class Pond:
-      ...     size: Annotated[int, Range(2, 64)] = 8
-      >>> {name: in_words(kind) for name, kind in declared(Pond).items()}
-      {'size': 'an integer from 2 to 64'}
-    """
+    """The annotations of a dataclass's fields, by name; none of another class."""
     if not dataclasses.is_dataclass(kind):
         return {}
     hints = typing.get_type_hints(kind, include_extras=True)
@@ -334,10 +302,6 @@ class Process:
 
     Args:
       library: its name, for the message.
-
-    Example:
-      >>> jax = Process("JAX")
-      >>> jax.enter()
     """
 
     def __init__(self, library: str) -> None:

@@ -182,12 +182,6 @@ def action_values(
 
     Source: Bellman (1957); Sutton & Barto (2018), section 4.4; the bounds: Puterman (1994),
     section 6.6.
-
-    Example:
-      >>> one = jnp.ones((1, 2, 1))
-      >>> outcomes = TransitionModel(one, 0 * one.astype(int), 2 * one, one.astype(bool))
-      >>> jax.jit(action_values)(outcomes).tolist()
-      [[2.0, 2.0]]
     """
     expected = (outcomes.chance * outcomes.reward).sum(-1)
     onward = jnp.where(outcomes.over, 0, discount * outcomes.chance)

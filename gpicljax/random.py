@@ -55,12 +55,6 @@ def check_key(argument: str, key: Any) -> None:
     Raises:
       ValueError: `argument: got ...; accepted: ...`.
       RuntimeError: in a process forked from one that computes with JAX.
-
-    Example:
-      >>> check_key("key", jax.random.key(0))
-      >>> check_key("key", 0)
-      Traceback (most recent call last):
-      ValueError: key: got 0; accepted: one key, such as jax.random.key(0); jax.vmap takes many
     """
     JAX_PROCESS.enter()
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)

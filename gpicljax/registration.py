@@ -103,12 +103,7 @@ def registered() -> list[str]:
 
 
 def is_registered(env_id: str) -> bool:
-    """Whether there is such an id, its package installed or not. Nothing is imported.
-
-    Example:
-      >>> is_registered("Pendulum-v1"), is_registered("gpicljax:Pendulum-v1")
-      (True, False)
-    """
+    """Whether there is such an id, its package installed or not. Nothing is imported."""
     _enter_installed()
     return env_id in _FACTORIES
 
@@ -179,12 +174,7 @@ def _imported(env_id: str) -> Factory:
 
 
 def module_of(env_id: str) -> str:
-    """The module that registers an environment, or else has its factory.
-
-    Example:
-      >>> module_of("Pendulum-v1"), module_of("mypackage.envs:Pond-v0")
-      ('gpicljax.envs.pendulum', 'mypackage.envs')
-    """
+    """The module that registers an environment, or else has its factory."""
     module, _, env_id = env_id.rpartition(":")
     factory = _FACTORIES.get(env_id, "")
     own = factory.partition(":")[0] if isinstance(factory, str) else factory.__module__
@@ -209,11 +199,6 @@ def resolve(env: Environment | str) -> Environment:
 
     Raises:
       ValueError: for an unknown id, or anything else.
-
-    Example:
-      >>> env = resolve("CliffWalking-v1")
-      >>> resolve(env) is env
-      True
     """
     if isinstance(env, str):
         return make(env)
@@ -222,12 +207,7 @@ def resolve(env: Environment | str) -> Environment:
 
 
 def registered_id(env: Environment) -> str | None:
-    """The id with which `make`, without options, gives an environment equal to this one.
-
-    Example:
-      >>> registered_id(make("CliffWalking-v1")), registered_id(make("FrozenLake-v1", size=4))
-      ('CliffWalking-v1', None)
-    """
+    """The id with which `make`, without options, gives an environment equal to this one."""
     home = f"{type(env).__module__}:"
     # Nothing else is imported for it.
     near = [name for name in registered() if str(_FACTORIES[name]).startswith(home)]

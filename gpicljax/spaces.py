@@ -207,11 +207,6 @@ class UnevenBox(Box):
 
     Attributes:
       bounds: the least and the greatest value of every entry, all entries in one row.
-
-    Example:
-      >>> space = UnevenBox(-1.0, 100.0, (2,), bounds=((-1.0, 1.0), (0.0, 100.0)))
-      >>> [bool(space.contains(np.array(x, np.float32))) for x in ([0.5, 50], [50, 50])]
-      [True, False]
     """
 
     bounds: tuple[tuple[float, float], ...] = ()

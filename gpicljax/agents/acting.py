@@ -47,44 +47,18 @@ def one_agents_actions(env: Environment) -> spaces.Space:
 
     Raises:
       TypeError: if its agents have different ones.
-
-    Example:
-      >>> import gpicljax
-      >>> one_agents_actions(gpicljax.make("CliffWalking-v1"))
-      Discrete(n=4)
     """
     space = env.action_space()
     return space if env.num_agents is None else spaces.of_one_agent(space, env.num_agents)
 
 
 def initial_memory(network: Network, space: spaces.Space, batch: int) -> AgentCarry:
-    """The memory of `batch` agents at the start of a trial; `space` is that of all actions.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.networks.actor_critic import ActorCritic
-      >>> from gpicljax.networks.contract import as_network
-      >>> env = gpicljax.make("CliffWalking-v1")
-      >>> network = as_network(ActorCritic(env.observation_space(), env.action_space()))
-      >>> initial_memory(network, env.action_space(), batch=2).last_action.tolist()
-      [-1, -1]
-    """
+    """The memory of `batch` agents at the start of a trial; `space` is that of all actions."""
     return AgentCarry(network.initial_carry(batch), no_action(space, batch))
 
 
 def agent_input(space: spaces.Space, carry: AgentCarry, timestep: TimeStep) -> AgentInput:
-    """What the network reads at a time step `[B]`; the last action of an old trial is forgotten.
-
-    Example:
-      >>> import gpicljax
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("CliffWalking-v1"), num_envs=4)
-      >>> def read(key):
-      ...     actions = vec.env.action_space()
-      ...     carry = AgentCarry(core=(), last_action=no_action(actions, 4))
-      ...     return agent_input(actions, carry, vec.init(key)[1])
-      >>> jax.eval_shape(read, jax.random.key(0)).last_action.shape
-      (4,)
-    """
+    """What the network reads at a time step `[B]`; the last action of an old trial is forgotten."""
     none = no_action(space, carry.last_action.shape[0])
     last_action = select(timestep.trial_start, none, carry.last_action)
     return AgentInput(timestep.observation, last_action, timestep.reward)
@@ -99,11 +73,6 @@ def first_input(space: spaces.Space, observation: ArrayTree) -> tuple[AgentInput
 
     Returns:
       The input, and start flags `bool[N]`.
-
-    Example:
-      >>> inputs, starts = first_input(spaces.Discrete(4), jnp.zeros((2, 3)))
-      >>> inputs.last_action.tolist(), starts.tolist()
-      ([-1, -1], [False, False])
     """
     count = jax.tree.leaves(observation)[0].shape[0]
     nothing = jnp.zeros(count, jnp.result_type(float))
@@ -322,14 +291,6 @@ def check_whole_trials(whole_trials: bool, vec: VectorEnv, steps: int) -> None:
 
     Raises:
       ValueError: unless they are the trial's and the one into the next.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.wrappers.Trial(gpicljax.make("FrozenLake-v1"), 200)
-      >>> check_whole_trials(True, gpicljax.VectorEnv(env, 8), steps=201)
-      >>> check_whole_trials(True, gpicljax.VectorEnv(env, 8), steps=200)
-      Traceback (most recent call last):
-      ValueError: whole_trials: got True with 200 steps; accepted: True with the trials' 200 ...
     """
     if whole_trials:
         horizon = int(vec.env.horizon(vec.params))
@@ -375,14 +336,7 @@ def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0
 
 
 def over_params(agent: Agent) -> Agent:
-    """An agent over its network's parameters, as one over `Params`, which scale observations first.
-
-    Example:
-      >>> agent = over_params(Agent(lambda batch: (), lambda *given: (given[1], {}, ())))
-      >>> timestep = TimeStep(0, 0, False, False, True, True, info={})
-      >>> agent.act(None, Params(network=3, scale=None), (), timestep)[0]
-      3
-    """
+    """An agent over its network's parameters as one over `Params`, which scale observations."""
 
     def act(
         keys: jax.Array, params: Params, carry: ArrayTree, timestep: TimeStep

@@ -184,16 +184,6 @@ def make(
 
     Raises:
       ValueError: see `sequence.make`.
-
-    Example:
-      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
-      >>> small = autoencoder(AutoencoderSettings("patches", latent=4, width=8), (16, 16))
-      >>> def noise(keys, source):
-      ...     draw = lambda key: jax.random.randint(key, (16, 16, 3), 0, 256)
-      ...     return jax.vmap(draw)(keys).astype(jnp.uint8)
-      >>> trainer = make(SequenceConfig(batch_size=8), small, noise)
-      >>> trainer.observations
-      8
     """
     check_at_least(1, images_per_key=images_per_key)
 

@@ -106,13 +106,6 @@ def arm_puller(
 
     Raises:
       ValueError: if the space is not discrete.
-
-    Example:
-      >>> def least_pulled(key, pulls):
-      ...     return -pulls.counts
-      >>> agent = arm_puller(spaces.Discrete(10), least_pulled)
-      >>> agent.initial_carry(4).counts.shape
-      (4, 10)
     """
     accepted = f"Discrete: {name} chooses from arms"
     check(isinstance(space, spaces.Discrete), "space", space, accepted)
@@ -303,13 +296,6 @@ def linucb(
       ValueError: for other spaces, or a ridge of 0 or less.
 
     Source: Li et al. (2010), algorithm 1.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("ContextualBandit-v0", num_arms=3, context_size=2)
-      >>> agent = linucb(env.observation_space(), env.action_space())
-      >>> agent.initial_carry(4).inverse.shape
-      (4, 3, 2, 2)
     """
     vector = isinstance(observations, spaces.Box) and len(observations.shape) == 1
     check(vector, "observations", observations, "a Box of one axis: linucb reads a context")

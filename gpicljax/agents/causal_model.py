@@ -128,10 +128,6 @@ def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
     The reference code and the paper sum over pixels; this is their mean.
 
     Source: equation 7 of the GPICL paper.
-
-    Example:
-      >>> image_loss(weight=0.7).weight
-      0.7
     """
 
     return Loss(name, _beside_the_seen("image"), weight, _foreseeable)
@@ -151,12 +147,7 @@ def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
 
 
 def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
-    """The squared difference of expected and received rewards.
-
-    Example:
-      >>> reward_loss().name
-      'reward_loss'
-    """
+    """The squared difference of expected and received rewards."""
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
         check(outputs.reward is not None, "rewards", False, "True, for a loss of rewards")
@@ -170,10 +161,6 @@ def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0)
     """The mean squared error of the autoencoder, for models that train it too.
 
     Source: equation 5 of the GPICL paper, without its second term.
-
-    Example:
-      >>> reconstruction_loss().name
-      'reconstruction_loss'
     """
 
     at = _beside_the_seen("again")
@@ -392,16 +379,6 @@ def make(
 
     Raises:
       ValueError: if there are several agents.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax import agents
-      >>> env = gpicljax.make("MazeWorld-v0", size=7, resolution=(16, 16))
-      >>> vec = gpicljax.VectorEnv(env, num_envs=4, privileged=True)
-      >>> algorithm = agents.get_algorithm("causal-model")
-      >>> config = algorithm.config(length=16)
-      >>> algorithm.make(config, vec, algorithm.network()).observations
-      64
     """
     env: Environment = vec.env
     check(env.num_agents is None, "num_agents", env.num_agents, "None, one agent")

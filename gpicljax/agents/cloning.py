@@ -154,16 +154,6 @@ def make(
 
     Raises:
       ValueError: if there are several agents or the action space is not discrete.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax import agents
-      >>> env = gpicljax.make("BernoulliBandit-v0")
-      >>> vec = gpicljax.VectorEnv(env, num_envs=4, resets="fresh", privileged=True)
-      >>> cloning = agents.get_algorithm("cloning")
-      >>> config = agents.TeacherCloningConfig(unroll=8, teacher="ucb1")
-      >>> cloning.make(config, vec, cloning.network()).observations
-      32
     """
     space = vec.env.action_space()
     one = vec.env.num_agents is None and isinstance(space, spaces.Discrete)

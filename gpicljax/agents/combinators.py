@@ -71,19 +71,6 @@ def by_block(agents: Sequence[Agent], sizes: Sequence[int]) -> Agent:
 
     Returns:
       The agent, for batches of `sum(sizes)` instances; its `aux` is empty.
-
-    Example:
-      >>> import gpicljax, jax
-      >>> from gpicljax.agents.acting import random_agent
-      >>> from gpicljax.rollout import agent_step, start_rollout
-      >>> env = gpicljax.make("FrozenLake-v1")
-      >>> always = Agent(lambda batch: (), lambda keys, *_: (jnp.zeros(len(keys), int), {}, ()))
-      >>> both = by_block([random_agent(env), always], [1, 3])
-      >>> vec = gpicljax.VectorEnv(env, 4)
-      >>> def first_step(key):
-      ...     return agent_step(vec, both, None, start_rollout(key, vec, both))[1]
-      >>> jax.eval_shape(first_step, jax.random.key(0)).action.shape
-      (4,)
     """
     ends = np.cumsum(sizes).tolist()
     blocks = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]

@@ -179,14 +179,6 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
 
     Raises:
       ValueError: if environments or network do not fit.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax import agents
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("CliffWalking-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = agents.get_algorithm("dqn")
-      >>> algorithm.make(DQNConfig(period=8), vec, algorithm.network()).observations
-      32
     """
     check(vec.env.num_agents is None, "num_agents", vec.env.num_agents, "None, one agent")
     actions = choices(vec.env.action_space())

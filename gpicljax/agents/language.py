@@ -93,14 +93,6 @@ def make(config: LanguageModelConfig, vec: VectorEnv, network: Network) -> Train
 
     Raises:
       ValueError: if the environments do not fit.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("MetaLanguage-v0"), num_envs=4)
-      >>> model = language_model(LanguageModelSettings(layers=2, width=16, heads=2))
-      >>> make(LanguageModelConfig(length=16), vec, model).observations
-      64
     """
     env: Environment = vec.env
     check(env.num_agents is None, "num_agents", env.num_agents, "None, one agent")

@@ -119,12 +119,7 @@ class ReturnScale(NamedTuple):
 
 
 def no_return_scale(reward: jax.Array) -> ReturnScale:
-    """Before anything was seen; rewards are float `[B, ...]`.
-
-    Example:
-      >>> no_return_scale(jnp.zeros(4)).returns.shape
-      (4,)
-    """
+    """Before anything was seen; rewards are float `[B, ...]`."""
     return ReturnScale(jnp.zeros_like(reward), no_moments(jnp.zeros((), reward.dtype)))
 
 
@@ -148,13 +143,6 @@ def scale_rewards(
 
     Returns:
       The scale, and the rewards.
-
-    Example:
-      >>> reward, over = jnp.array([[3.0], [1.0]]), jnp.array([[False], [True]])
-      >>> scale = no_return_scale(reward[0])
-      >>> scale, scaled = jax.jit(scale_rewards)(scale, reward, over, jnp.ones((2, 1)), 0.9)
-      >>> scale.moments.count.item(), scale.returns.tolist()
-      (2.0, [0.0])
     """
 
     def add(returns: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -47,16 +47,6 @@ class OffPolicyConfig:
       replay: `"hindsight"`, where the environment sets goals, draws a share of the transitions with
         another goal, one that was reached later (`data.hindsight`).
       hindsight_share: of those.
-
-    Example:
-      >>> OffPolicyConfig(n_step=3).critics
-      2
-      >>> OffPolicyConfig(n_step=3, replay="hindsight")
-      Traceback (most recent call last):
-      ValueError: n_step: got 3; accepted: 1, with replay = 'hindsight'
-      >>> OffPolicyConfig(replay_capacity=500)
-      Traceback (most recent call last):
-      ValueError: min_replay: got 1000; accepted: at most replay_capacity = 500
     """
 
     period: Count = 1

@@ -46,10 +46,6 @@ def progress(count: Any, steps: Any) -> jax.Array:
     """The share of a schedule of so many steps that is over after `count`, float in [0, 1].
 
     A schedule of 0 steps is over from the start.
-
-    Example:
-      >>> progress(5, 10).item(), progress(0, 0).item()
-      (0.5, 1.0)
     """
     steps = jnp.asarray(steps)
     share = count / jnp.where(steps > 0, steps, 1)
@@ -101,12 +97,6 @@ def target_update(
       target_params: of the target network, before it.
       updates: `int32[]`, steps of the optimiser, this one included.
       hparams: see `target`.
-
-    Example:
-      >>> from gpicljax.agents.dqn import DQNHParams
-      >>> hparams = DQNHParams(target_rate=0.25)
-      >>> target_update("polyak", {"w": 1.0}, {"w": 0.0}, jnp.int32(1), hparams)
-      {'w': 0.25}
     """
     if target == "polyak":
         return polyak(params, target_params, hparams.target_rate)

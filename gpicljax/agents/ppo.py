@@ -225,17 +225,6 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
 
     Raises:
       ValueError: if the environments do not fit, or cannot be parted into minibatches.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax import spaces
-      >>> from gpicljax.networks.actor_critic import ActorCritic
-      >>> from gpicljax.networks.contract import as_network
-      >>> env = gpicljax.make("FrozenLake-v1")
-      >>> network = as_network(ActorCritic(env.observation_space(), env.action_space()))
-      >>> vec = gpicljax.VectorEnv(env, num_envs=4, resets="fresh")
-      >>> make(PPOConfig(unroll=32, minibatches=2), vec, network).observations
-      128
     """
     policy = policy_for(one_agents_actions(vec.env), config.bounds)
     agents = vec.env.num_agents
@@ -257,12 +246,7 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
 
 
 def like_values(flags: jax.Array, values: jax.Array) -> jax.Array:
-    """`[T, B]` for every agent, where `values` has an agent axis `[..., B, A]`.
-
-    Example:
-      >>> like_values(jnp.zeros((8, 4), bool), jnp.zeros((9, 4, 2))).shape
-      (8, 4, 2)
-    """
+    """`[T, B]` for every agent, where `values` has an agent axis `[..., B, A]`."""
     if values.ndim == 2:
         return flags
     return jnp.broadcast_to(flags[..., None], (*flags.shape, values.shape[-1]))

@@ -41,13 +41,7 @@ class Batch(NamedTuple):
 
 
 def into_windows(x: jax.Array, windows: int) -> jax.Array:
-    """`[T, B, ...]` -> `[W * B, T / W, ...]`.
-
-    Example:
-      >>> import numpy as np
-      >>> into_windows(np.arange(8).reshape(4, 2), windows=2).tolist()
-      [[0, 2], [1, 3], [4, 6], [5, 7]]
-    """
+    """`[T, B, ...]` -> `[W * B, T / W, ...]`."""
     num_envs = x.shape[1]
     x = x.reshape(windows, -1, *x.shape[1:]).swapaxes(1, 2)
     return x.reshape(windows * num_envs, -1, *x.shape[3:])

@@ -284,13 +284,6 @@ def make(
 
     Raises:
       ValueError: if the environments do not fit.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax import agents
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("MetaRG-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = agents.get_algorithm("r2d2")
-      >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     agents = vec.env.num_agents
     actions = own_choices(vec.env, config.announce)

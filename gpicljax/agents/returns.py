@@ -70,10 +70,6 @@ def one_step_target(reward: jax.Array, discount: jax.Array, value: jax.Array) ->
       reward: float `[...]`.
       discount: float `[...]`, 0 where nothing follows.
       value: float `[...]`, of what follows.
-
-    Example:
-      >>> one_step_target(jnp.array(1.0), jnp.array(0.0), jnp.array(jnp.nan)).item()
-      1.0
     """
     return reward + discount * jnp.where(discount == 0, 0, value)
 

@@ -126,13 +126,6 @@ def make(
 
     Raises:
       ValueError: if environments or networks do not fit.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax import agents
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = agents.get_algorithm("sac")
-      >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     sac = SAC(config, vec, actor, critic, replay)
     observations = config.period * vec.num_envs

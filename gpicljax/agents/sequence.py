@@ -180,10 +180,6 @@ class ActingConfig(SequenceConfig):
     Attributes:
       length: T, steps of a sequence to learn from.
       capacity: steps that a transformer's cache holds when it acts; 0 for `length`.
-
-    Example:
-      >>> ActingConfig(batch_size=64, length=512).to_act().capacity
-      512
     """
 
     length: Count = 128
@@ -322,16 +318,6 @@ def make(
     Raises:
       ValueError: if there is no loss, two have the same name, or the devices do not divide; from
         `init`, if the parameters have no such entries to be frozen.
-
-    Example:
-      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
-      >>> model = language_model(LanguageModelSettings(layers=1, width=8, heads=1))
-      >>> def sample(keys, data):
-      ...     tokens = jax.vmap(lambda key: jax.random.randint(key, (9,), 0, 32))(keys).T
-      ...     return Sequences(tokens[:-1], None, tokens[1:])
-      >>> config = SequenceConfig(batch_size=4)
-      >>> make(config, model, sample, [cross_entropy("nats")], length=8).observations
-      32
     """
     names = [loss.name for loss in losses]
     different = names and len(set(names)) == len(names)

@@ -364,12 +364,6 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
 
     Raises:
       ValueError: if the environments do not fit.
-
-    Example:
-      >>> import gpicljax
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=4, resets="fresh")
-      >>> make(TabularConfig(unroll=32), vec).observations
-      128
     """
     actions = vec.env.action_space()
     sizes = _sizes(vec.env.observation_space(), actions)

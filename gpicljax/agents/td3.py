@@ -156,13 +156,6 @@ def make(
 
     Raises:
       ValueError: if environments or networks do not fit.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax import agents
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = agents.get_algorithm("td3")
-      >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     td3 = TD3(config, vec, actor, critic, replay)
     observations = config.period * vec.num_envs

@@ -67,13 +67,6 @@ def read_manifest(path: str | Path) -> Manifest:
 
     Raises:
       DamagedShardError: if the manifest is missing, damaged or of another version.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_manifest(Path(folder), Manifest({"what": "episodes"}, (), ()))
-      ...     read_manifest(folder).about
-      {'what': 'episodes'}
     """
     file = Path(path) / MANIFEST
     try:
@@ -135,12 +128,7 @@ def tensorstore() -> Any:
 
 
 def location(folder: Path) -> dict[str, Any]:
-    """Where TensorStore finds an array.
-
-    Example:
-      >>> location(Path("/data/reward"))["kvstore"]["path"]
-      '/data/reward/'
-    """
+    """Where TensorStore finds an array."""
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder.absolute()}/"}}
 
 

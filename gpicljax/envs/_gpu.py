@@ -52,14 +52,6 @@ def one_kernel_on_gpu(function: Callable[..., T], elsewhere: Callable[..., T]) -
 
     Returns:
       The function of one instance. Its `vmap`s become one call.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> def halved(x):
-      ...     return jax.lax.while_loop(lambda x: x.sum() > 1, lambda x: x / 2, x)
-      >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
-      >>> jax.jit(jax.vmap(one_kernel_on_gpu(halved, elsewhere=halved)))(x).tolist()
-      [[0.25, 0.5], [0.375, 0.5]]
     """
 
     def batch(*arguments: Any) -> Any:
@@ -86,12 +78,6 @@ def in_kernel(function: Callable[..., T], *arguments: Any, interpret: bool = Fal
 
     Returns:
       A tree like the first argument.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
-      >>> in_kernel(lambda x: x[::-1] - x.min(), x, interpret=True).tolist()
-      [[1.0, 0.0], [1.0, 0.0]]
     """
     leaves, tree = jax.tree.flatten(arguments)
     size, shapes = len(leaves[0]), [x.shape[1:] for x in leaves]

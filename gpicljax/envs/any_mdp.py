@@ -110,13 +110,6 @@ class AnyMDP(Environment[Params, Task, State]):
 
     Raises:
       ValueError: for fewer than 4 states, 2 actions, or one observation or try.
-
-    Example:
-      >>> import jax
-      >>> env = AnyMDP(max_states=8, max_actions=2, garnet=True)
-      >>> task = jax.jit(env.sample_task)(jax.random.key(0), env.make_params(branching=2))
-      >>> (env.transition_model(task).chance > 0).sum(-1).max().item()
-      2
     """
 
     max_states: Annotated[int, Range(_FEWEST, 512)] = 16

@@ -98,14 +98,7 @@ class Task:
 
 
 def on_cliff(row: jax.Array, column: jax.Array, task: Task) -> jax.Array:
-    """Whether a cell belongs to the cliff, `bool`, of the shape of `row` and `column`.
-
-    Example:
-      >>> from types import SimpleNamespace
-      >>> corridor = SimpleNamespace(cliff=(3, 3, 1, 10))
-      >>> on_cliff(3, 1, corridor), on_cliff(3, 0, corridor)
-      (True, False)
-    """
+    """Whether a cell belongs to the cliff, `bool`, of the shape of `row` and `column`."""
     top, bottom, left, right = task.cliff
     return (row >= top) & (row <= bottom) & (column >= left) & (column <= right)
 

@@ -96,13 +96,6 @@ class ContextualBandit(Environment[Params, Task, State]):
 
     Raises:
       ValueError: for numbers below 1, or another payoff.
-
-    Example:
-      >>> import jax
-      >>> env = ContextualBandit(num_arms=3, context_size=2, payoff="logistic")
-      >>> task = env.sample_task(jax.random.key(0), env.make_params(spread=2.0, horizon=500))
-      >>> task.weights.shape, env.observation_space().shape
-      ((3, 2), (2,))
     """
 
     num_arms: Size = 5

@@ -93,13 +93,6 @@ class DarkRoom(DarkGrid[Params, Task, State]):
 
     Raises:
       ValueError: for a size below 2.
-
-    Example:
-      >>> import jax
-      >>> env = DarkRoom(size=5)
-      >>> task = env.sample_task(jax.random.key(0), env.default_params)
-      >>> env.describe(env.initial(jax.random.key(1), task), task)
-      'row 2, column 2 of 5 x 5, step 0 of 20, goal in row 1, column 1'
     """
 
     # The distribution over tasks -------------------------------------------------------------

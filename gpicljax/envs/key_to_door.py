@@ -99,15 +99,6 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
 
     Raises:
       ValueError: for a size below 2.
-
-    Example:
-      >>> import jax
-      >>> env = KeyToDoor(size=5, show_key=True)
-      >>> env.observation_space()
-      Discrete(n=50)
-      >>> task = env.sample_task(jax.random.key(0), env.make_params(random_start=False))
-      >>> env.describe(env.initial(jax.random.key(1), task), task)
-      'row 2, column 2 of 5 x 5, step 0 of 50, key in row 1, column 1, door in row 2, column 2'
     """
 
     show_key: bool = False

@@ -30,14 +30,7 @@ Range = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """The distribution over arms that a name stands for; see `Params`.
-
-    Example:
-      >>> KINDS["TwoArmedHighLowFixed"].chances
-      ((0.8, 0.8), (0.2, 0.2))
-      >>> Kind(chances=((0.0, 1.0),) * 3, payments=(-1.0, 1.0)).noise
-      0.0
-    """
+    """The distribution over arms that a name stands for; see `Params`."""
 
     chances: tuple[Range, ...]
     payments: Range = (1.0, 1.0)

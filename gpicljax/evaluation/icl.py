@@ -194,10 +194,6 @@ def log_bins(length: int, count: int = 48) -> list[int]:
     Args:
       length: T, number of positions.
       count: of bins, at most.
-
-    Example:
-      >>> log_bins(100, 8)
-      [0, 1, 3, 6, 13, 26, 51]
     """
     edges = np.unique(np.geomspace(1, length, count).round().astype(int)) - 1
     return [int(x) for x in edges[:-1]] or [0]

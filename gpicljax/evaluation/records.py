@@ -165,10 +165,6 @@ class ICLSummary(NamedTuple):
         oracle; NaN where the null is at the oracle.
       overall: the same of the means over the whole context: how fast the agent learns counts.
       wiped: the share at the end without memory; NaN where it was not measured.
-
-    Example:
-      >>> ICLSummary._fields[0]
-      'zero_shot'
     """
 
     zero_shot: Estimate
@@ -288,16 +284,6 @@ def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
     Args:
       record: the record.
       confidence: coverage of the intervals, in (0, 1).
-
-    Example:
-      >>> record = icl_record(
-      ...     {"agent": np.tile([0.5, 0.9], (3, 1)), "oracle": np.ones((3, 2))},
-      ...     {"always the same": np.full((3, 2), 0.5)},
-      ...     system="MetaRG", task="V = 2", agent="LSTM", measure="accuracy", context="games",
-      ...     oracle="nearest neighbour",
-      ... )
-      >>> round(icl_summary(record).share.value, 3)
-      0.8
     """
     agent = record.curves["agent"]
     sign = 1 if record.higher_is_better else -1

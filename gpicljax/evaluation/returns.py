@@ -174,14 +174,7 @@ class Episode(NamedTuple):
 
 
 def keep_episode_step(record: Record) -> tuple[Any, ...]:
-    """What `rollout.play` is to keep of every step for `first_episode`.
-
-    Example:
-      >>> from types import SimpleNamespace as Some
-      >>> after = {"next_vstate": Some(state=2), "next_timestep": Some(reward=1.0)}
-      >>> keep_episode_step(Some(action=3, aux={}, **after))
-      (2, 3, 1.0, {})
-    """
+    """What `rollout.play` is to keep of every step for `first_episode`."""
     return record.next_vstate.state, record.action, record.next_timestep.reward, record.aux
 
 
@@ -193,18 +186,6 @@ def first_episode(start: RolloutState, played: PlayedEpisodes, episodes: int = 1
       played: the episodes, with what was kept of them.
       episodes: how many of the first trial's episodes are told one behind the other, as if they
         were one. A later episode's first state is left out.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.agents.acting import random_agent
-      >>> env = gpicljax.make("CliffWalking-v1")
-      >>> vec, agent = single_trial_batch(env, trials=8, limit=20), random_agent(env)
-      >>> def first(key):
-      ...     start = start_rollout(key, vec, agent)
-      ...     played = play(vec, agent, (), start, max_steps=20, keep=keep_episode_step)
-      ...     return first_episode(start, played)
-      >>> jax.eval_shape(first, jax.random.key(0)).actions.shape
-      (20,)
     """
     task = jax.tree.map(lambda x: x[0], start.vstate.task)
     there = jnp.arange(played.records[2].shape[2]) < played.length[0, :episodes, None]

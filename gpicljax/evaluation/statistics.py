@@ -342,12 +342,7 @@ def holm_correction(p_values: ArrayLike) -> NDArray[np.float64]:
 
 
 def t_quantile(confidence: float, dof: ArrayLike) -> NDArray[np.float64]:
-    """Two-sided quantile of Student's t, `P(|t| < q) = confidence`; NaN where `dof` <= 0.
-
-    Example:
-      >>> t_quantile(0.95, [1, 5, 1000]).round(2).tolist()
-      [12.71, 2.57, 1.96]
-    """
+    """Two-sided quantile of Student's t, `P(|t| < q) = confidence`; NaN where `dof` <= 0."""
     degrees = np.asarray(dof, np.float64)
     safe = np.where(degrees > 0, degrees, 1.0)
     quantile = special.stdtrit(safe, 0.5 + confidence / 2)
@@ -355,26 +350,12 @@ def t_quantile(confidence: float, dof: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_confidence(confidence: float) -> None:
-    """Raise `ValueError` unless `confidence` lies strictly between 0 and 1.
-
-    Example:
-      >>> check_confidence(95)
-      Traceback (most recent call last):
-      ValueError: confidence: got 95; accepted: 0 < confidence < 1, e.g. 0.95
-    """
+    """Raise `ValueError` unless `confidence` lies strictly between 0 and 1."""
     check(0 < confidence < 1, "confidence", confidence, "0 < confidence < 1, e.g. 0.95")
 
 
 def as_samples(values: ArrayLike | Sequence[float], name: str, minimum: int) -> NDArray[np.float64]:
-    """`values` as `float64[N]` with N >= `minimum`, or a `ValueError` that names the argument.
-
-    Example:
-      >>> as_samples([94.1, 93.2], "samples", minimum=2).tolist()
-      [94.1, 93.2]
-      >>> as_samples([94.1], "samples", minimum=2)
-      Traceback (most recent call last):
-      ValueError: samples: got float64[1]; accepted: float[N] with N of at least 2
-    """
+    """`values` as `float64[N]` with N >= `minimum`, or a `ValueError` that names the argument."""
     x = np.asarray(values, np.float64)
     enough = x.ndim == 1 and x.size >= minimum
     check_array(enough, name, x, f"float[N] with N of at least {minimum}")

@@ -19,10 +19,6 @@ class Row:
         comparison alone, `"rule"` for one without training, `"oracle"` for one that knows the task.
       cells: Contents of the other columns, in the order of the head.
       condition: Condition that the agent plays under, such as `"greedy"` or `"memory wiped"`.
-
-    Example:
-      >>> Row("R2D2", "learner", condition="greedy").label
-      '**R2D2**, greedy'
     """
 
     name: str
@@ -38,27 +34,12 @@ class Row:
 
 
 def results_table(head: Sequence[object], rows: Iterable[Row]) -> str:
-    """Returns a Markdown table with a label and the cells of each row.
-
-    Example:
-      >>> print(results_table(["agent", "score"], [Row("dpt", "learner", ["0.9"])]))
-      | agent | score |
-      |---|---|
-      | **dpt** | 0.9 |
-    """
+    """Returns a Markdown table with a label and the cells of each row."""
     return markdown_table(head, ([row.label, *row.cells] for row in rows))
 
 
 def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Returns a table in Markdown; rows that are too short end with empty cells.
-
-    Example:
-      >>> print(markdown_table(["game", "accuracy"], [["Recall", 0.5], ["MetaRG"]]))
-      | game | accuracy |
-      |---|---|
-      | Recall | 0.5 |
-      | MetaRG |  |
-    """
+    """Returns a table in Markdown; rows that are too short end with empty cells."""
     full = [[*row, *[""] * (len(head) - len(row))] for row in rows]
     lines = [f"| {' | '.join(map(str, row))} |" for row in (head, *full)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])

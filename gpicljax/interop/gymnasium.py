@@ -107,12 +107,6 @@ class GymnasiumEnv(gymnasium.Env):
       state: the environment's state, None before the first reset.
       episode_key: typed key of the episode: it starts from `initial(episode_key, task)`, and the
         noise of step t = 0, 1, ... has `fold_in(episode_key, t)`.
-
-    Example:
-      >>> from gpicljax.interop import to_gymnasium
-      >>> env = to_gymnasium("CliffWalking-v1")
-      >>> env.action_space, env.task is None
-      (Discrete(4), True)
     """
 
     def __init__(
@@ -297,10 +291,6 @@ def converted(space: spaces.Space) -> gymnasium.Space:
 
     Boxes of booleans (masks) become MultiBinary. Infinite bounds become half the largest finite
     number of the dtype: Gymnasium's checker wants bounds, and its `sample` needs their distance.
-
-    Example:
-      >>> converted(spaces.MultiDiscrete((3, 5)))
-      MultiDiscrete([3 5])
     """
     if isinstance(space, spaces.Discrete):
         return gymnasium.spaces.Discrete(space.n)
@@ -321,14 +311,7 @@ def converted(space: spaces.Space) -> gymnasium.Space:
 
 
 def observations_of(env: Environment, params: ArrayTree) -> gymnasium.Space:
-    """The space of observations, with the bounds that they have under these params.
-
-    Example:
-      >>> from gpicljax import make
-      >>> env = make("Pendulum-v1")
-      >>> observations_of(env, env.default_params)
-      Box([-1. -1. -8.], [1. 1. 8.], (3,), float32)
-    """
+    """The space of observations, with the bounds that they have under these params."""
     space = env.observation_space()
     bounds = env.observation_bounds(params)
     if bounds is None or not isinstance(space, spaces.Box):
@@ -339,22 +322,12 @@ def observations_of(env: Environment, params: ArrayTree) -> gymnasium.Space:
 
 
 def to_host(tree: ArrayTree) -> Any:
-    """The leaves as NumPy arrays; `jax.device_get` takes three times as long for small ones.
-
-    Example:
-      >>> to_host({"reward": jax.numpy.ones(2)})["reward"].tolist()
-      [1.0, 1.0]
-    """
+    """The leaves as NumPy arrays; `jax.device_get` takes three times as long for small ones."""
     return jax.tree.map(np.asarray, tree)
 
 
 def to_numpy(space: spaces.Space, value: Any) -> Any:
-    """An observation, or a batch of them, as a member of `converted(space)`, free to be written.
-
-    Example:
-      >>> to_numpy(spaces.Box(0, 1, (3,), "bool"), np.array([True, False, True])).tolist()
-      [1, 0, 1]
-    """
+    """An observation, or a batch of them, as a member of `converted(space)`, free to be written."""
     if isinstance(space, spaces.Dict):
         return {name: to_numpy(entry, value[name]) for name, entry in space.items}
     if isinstance(space, spaces.Discrete) and np.ndim(value) == 0:

@@ -120,10 +120,6 @@ def native_space(space: Any, argument: str = "space") -> spaces.Space:
 
     Raises:
       ValueError: for another kind than Discrete, MultiDiscrete, MultiBinary and Box.
-
-    Example:
-      >>> native_space(gymnasium.spaces.Discrete(4))
-      Discrete(n=4)
     """
     if isinstance(space, gymnasium.spaces.Discrete):
         return spaces.Discrete(int(space.n))
@@ -165,12 +161,6 @@ class GymnasiumInstance:
 
     Attributes:
       record: its last step, leaves `[1, ...]`; None before the first.
-
-    Example:
-      >>> batch = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=1, actions=5)
-      >>> (instance,) = batch.start(jax.random.key(0))
-      >>> float(instance.step(1).reward)
-      -100.0
     """
 
     def __init__(self, batch: GymnasiumBatch, env: Any, key: jax.Array) -> None:
@@ -250,11 +240,6 @@ class GymnasiumBatch:
       actions: of a trial.
       replay_noise: see `from_gymnasium`.
       name: that of the environment.
-
-    Example:
-      >>> batch = from_gymnasium(lambda: gymnasium.make("FrozenLake-v1"), 4, actions=200)
-      >>> batch.name, batch.action_space()
-      ('FrozenLake-v1', Discrete(n=4))
     """
 
     def __init__(

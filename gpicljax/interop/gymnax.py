@@ -69,14 +69,6 @@ class GymnaxEnv:
     Hashable by value, so that equal ones share compiled programs. A `vmap` over `step` generates
     new tasks and episodes for the instances that ended only, and observes once, after the reset
     (twice in the 6-value form, if the caller uses `info["final_observation"]`).
-
-    Example:
-      >>> from gpicljax.interop import to_gymnax
-      >>> env = to_gymnax("CliffWalking-v1")
-      >>> params = env.make_params(max_steps_in_episode=50)
-      >>> observation, state = jax.eval_shape(env.reset, jax.random.key(0), params)
-      >>> env.num_actions, observation.shape
-      (4, (48,))
     """
 
     env: Environment

@@ -49,13 +49,6 @@ class JaxMARLEnv(MultiAgentEnv):
     Every agent has the same spaces: its observation is one float vector, its action one integer.
     Hashable by value, so that equal ones share compiled programs. A `vmap` over `step` generates
     new tasks and episodes for the instances that ended only, and observes once, after the reset.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.interop import to_jaxmarl
-      >>> env = to_jaxmarl(gpicljax.make("MetaRG-v0", view="players"))
-      >>> sorted(env.agent_classes), env.observation_space("agent_0").shape
-      (['agent'], (63,))
     """
 
     env: Environment

@@ -105,21 +105,6 @@ class Conversation:
 
     Raises:
       SavedError: see `Transcript`.
-
-    Example:
-      >>> import tempfile
-      >>> from gpicljax.llm.budget import Budget
-      >>> from gpicljax.llm.chat import FakeModel
-      >>> path, ledger = Path(tempfile.mkdtemp()) / "talk.jsonl", Ledger(Budget())
-      >>> busy = {0: ModelError("busy (503)", "transient")}
-      >>> model = FakeModel("Yes.", faults=busy)
-      >>> question = [Message("user", "Is it cold?")]
-      >>> with Conversation(model, path, {}, ledger, RetryPolicy(first=0.0)) as conversation:
-      ...     conversation.ask(question).text, conversation.faults
-      ('Yes.', ['turn 0, attempt 1: busy (503)'])
-      >>> with Conversation(FakeModel("No."), path, {}, ledger) as conversation:
-      ...     conversation.ask(question).text, conversation.recalled
-      ('Yes.', 1)
     """
 
     def __init__(

@@ -99,16 +99,6 @@ class Ledger:
       exhausted: whether a request was refused because it could cost more than is left.
       longest: tokens of the longest prompt that was answered; 0 before the first.
       tally: replies by outcome.
-
-    Example:
-      >>> ledger = Ledger(Budget(requests=1))
-      >>> ledger.reserve(Usage(10, 10))
-      >>> ledger.settle(Usage(10, 10), Usage(9, 3))
-      >>> ledger.spent
-      Usage(prompt=9, completion=3, requests=1)
-      >>> ledger.reserve(Usage(10, 10))
-      Traceback (most recent call last):
-      gpicljax.llm.budget.BudgetSpent: 1 requests, 12 tokens are spent; the next could exceed ...
     """
 
     def __init__(

@@ -83,10 +83,6 @@ def sound_text(text: str) -> str:
     r"""A text that can be encoded: halves of surrogate pairs become U+FFFD, whole pairs are joined.
 
     Decoders that work token by token write such halves.
-
-    Example:
-      >>> sound_text("One \ud83d, two \ud83d\ude00") == "One \ufffd, two \U0001f600"
-      True
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -96,10 +92,6 @@ def part_texts(content: Any) -> list[str | None]:
 
     Args:
       content: as JSON has it: a text, or a list of texts and of objects with a text.
-
-    Example:
-      >>> part_texts([{"type": "text", "text": "Which arm?"}, {"type": "image_url"}])
-      ['Which arm?', None]
     """
     texts = ("text", "input_text", "output_text")
 
@@ -173,22 +165,12 @@ class ChatModel(Protocol):
 
 
 def estimated_tokens(text: str) -> int:
-    """An estimate of the tokens of a text: a quarter of its bytes, rounded up.
-
-    Example:
-      >>> estimated_tokens("Which arm do you pull?")
-      6
-    """
+    """An estimate of the tokens of a text: a quarter of its bytes, rounded up."""
     return -(-len(text.encode(errors="replace")) // 4)
 
 
 def usage_of(messages: Sequence[Message], text: str) -> Usage:
-    """An estimate of the tokens of a request, a few for every message's role included.
-
-    Example:
-      >>> usage_of([Message("user", "Which arm?")], "[SELECT: 1]")
-      Usage(prompt=7, completion=3, requests=1)
-    """
+    """An estimate of the tokens of a request, a few for every message's role included."""
     prompt = sum(4 + estimated_tokens(message.content) for message in messages)
     return Usage(prompt, estimated_tokens(text))
 
@@ -203,10 +185,6 @@ def believed_usage(told: tuple[object, object], measured: Usage, max_tokens: int
       told: tokens read and written, as the server gives them.
       measured: the estimate; see `usage_of`.
       max_tokens: the longest reply.
-
-    Example:
-      >>> believed_usage((9, 0), Usage(7, 3), max_tokens=8)
-      Usage(prompt=9, completion=3, requests=1)
     """
 
     def one(count: object, estimate: int, extra: int) -> int:

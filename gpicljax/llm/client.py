@@ -471,12 +471,7 @@ class OpenAICompatible:
 
 
 def is_local(endpoint: str) -> bool:
-    """Whether an address is one of this machine.
-
-    Example:
-      >>> is_local("http://127.0.0.1:8080/v1"), is_local("https://api.openai.com/v1")
-      (True, False)
-    """
+    """Whether an address is one of this machine."""
     host = urlsplit(endpoint).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

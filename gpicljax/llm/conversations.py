@@ -158,11 +158,6 @@ def changed_settings(settings: Any) -> dict[str, Any]:
 
     A field that a later version adds, with what was usual as its default, does not make earlier
     transcripts those of another run.
-
-    Example:
-      >>> from gpicljax.llm.prompts import PromptSettings
-      >>> changed_settings(PromptSettings(history="summary", decimals=3))
-      {'history': 'summary'}
     """
     told = dataclasses.asdict(settings)
     usual = {field.name: field.default for field in dataclasses.fields(settings)}

@@ -45,12 +45,7 @@ Result = TypeVar("Result")
 
 
 def as_messages(messages: Sequence[Message]) -> list[Any]:
-    """Messages as Inspect has them.
-
-    Example:
-      >>> as_messages([Message("user", "Is it cold?")])[0].text
-      'Is it cold?'
-    """
+    """Messages as Inspect has them."""
     return [_MESSAGES[role](content=content) for role, content in messages]
 
 
@@ -70,12 +65,7 @@ def grouped_error(key: str) -> Metric:
 
 
 def by_group(key: str) -> list[Metric]:
-    """Mean and standard error of the samples with one entry of their metadata, for each entry.
-
-    Example:
-      >>> len(by_group("env"))
-      2
-    """
+    """Mean and standard error of the samples with one entry of their metadata, for each entry."""
     # Inspect keeps the first of two metrics of one name, so that the other needs its own.
     return [grouped(mean(), key, all=False), grouped_error(key)]
 

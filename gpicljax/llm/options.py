@@ -42,11 +42,6 @@ class LanguageModelOptions:
       timeout: Seconds after which a request is given up.
       price_read: Dollars for a million tokens read; no dollars are told without a price.
       price_written: Dollars for a million tokens written.
-
-    Example:
-      >>> options = LanguageModelOptions("http://127.0.0.1:8080/v1", model="tiny")
-      >>> options.asks, LanguageModelOptions().asks
-      (True, False)
     """
 
     endpoint: str | None = None
@@ -152,12 +147,7 @@ class LanguageModelOptions:
         return Ledger(budget, None if tell is None else _Telling(self.name, tell))
 
     def dollars(self, usage: Usage) -> float | None:
-        """What tokens cost; None without a price. Tokens without a price cost nothing.
-
-        Example:
-          >>> LanguageModelOptions(price_read=0.5).dollars(Usage(3_000_000, 100_000))
-          1.5
-        """
+        """What tokens cost; None without a price. Tokens without a price cost nothing."""
         if self.price_read is None and self.price_written is None:
             return None
         read, written = self.price_read or 0.0, self.price_written or 0.0
@@ -169,13 +159,6 @@ class LanguageModelOptions:
         Args:
           usage: requests and the tokens of their prompts; what is written is bounded by the
             options.
-
-        Example:
-          >>> LanguageModelOptions(model="tiny").expected(Usage(6_700_000, 0, 800))
-          'tiny: 800 requests, about 6,700,000 tokens read, at most 409,600 written'
-          >>> priced = LanguageModelOptions(model="tiny", price_read=0.15, price_written=0.6)
-          >>> priced.expected(Usage(6_700_000, 0, 800))[-43:]
-          'at most 409,600 written, for $1.00 to $1.25'
         """
         written = usage.requests * self.max_tokens
         text = (
@@ -196,13 +179,7 @@ class LanguageModelOptions:
         return f"{text}; it stops at {' or '.join(limits)}" if limits else text
 
     def spent(self, ledger: Ledger) -> str:
-        """What a run has come to, and whether it was stopped by its limits.
-
-        Example:
-          >>> options = LanguageModelOptions(model="tiny", max_queries=100)
-          >>> options.spent(options.ledger())
-          'tiny: 0 requests, 0 tokens read, 0 written.'
-        """
+        """What a run has come to, and whether it was stopped by its limits."""
         text = f"{self.name}: {used(ledger.spent)}"
         cost = self.dollars(ledger.spent)
         text += "." if cost is None else f", for {_money(cost)}."
@@ -225,12 +202,7 @@ def _money(dollars: float) -> str:
 
 
 def used(usage: Usage) -> str:
-    """Requests and tokens.
-
-    Example:
-      >>> used(Usage(61_000, 2_300, 120))
-      '120 requests, 61,000 tokens read, 2,300 written'
-    """
+    """Requests and tokens."""
     return (
         f"{usage.requests:,} requests, {usage.prompt:,} tokens read, {usage.completion:,} written"
     )

@@ -32,10 +32,6 @@ def outcome_of(finish: str, is_readable: bool) -> Outcome:
     Args:
       finish: why the reply ends, as `Reply.finish`, or the fault of a `ModelError`.
       is_readable: whether the reply names an answer; then its end does not matter.
-
-    Example:
-      >>> outcome_of("length", False), outcome_of("length", True), outcome_of("refusal", False)
-      ('cut off', 'answered', 'refused')
     """
     if is_readable:
         return "answered"
@@ -50,12 +46,6 @@ class ReplyTally:
     Attributes:
       counts: replies by outcome.
       first: the first unreadable answer, with the form that was asked for; empty without one.
-
-    Example:
-      >>> tally = ReplyTally()
-      >>> tally.add("unreadable", "0", "[SELECT: number]")
-      >>> tally.in_words()
-      "1 reply: 0 answered, 1 unreadable; first unreadable answer: '0'; asked for [SELECT: number]"
     """
 
     def __init__(self) -> None:

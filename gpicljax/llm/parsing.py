@@ -34,12 +34,7 @@ _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 
 
 def plain_text(text: str) -> str:
-    """A text with plain minus signs and brackets, and without backslashes.
-
-    Example:
-      >>> plain_text("\\\\[\\N{MINUS SIGN}1\\\\]")
-      '[-1]'
-    """
+    """A text with plain minus signs and brackets, and without backslashes."""
     return text.translate(_PLAIN)
 
 
@@ -97,12 +92,6 @@ def chosen_name(
 
     Returns:
       `int32[]`.
-
-    Example:
-      >>> chosen_name("[SELECT: the Red button]", ("red", "blue"), "lenient")
-      array(0, dtype=int32)
-      >>> chosen_name("[SELECT: red or blue]", ("red", "blue"), "lenient") is None
-      True
     """
     inside = marked(text, parsing, word)
     if inside is None:

@@ -79,12 +79,7 @@ EXPLANATIONS: Mapping[str, str] = {
 
 
 def explanation_of(name: str) -> str | None:
-    """What there is to explain about the environment of a name; None if nothing is known.
-
-    Example:
-      >>> explanation_of("Trial(OnePullBandit)")[:28]
-      'You stand before a row of sl'
-    """
+    """What there is to explain about the environment of a name; None if nothing is known."""
     return next((text for part, text in EXPLANATIONS.items() if part in name), None)
 
 
@@ -168,12 +163,7 @@ def pay(value: float) -> str:
 
 
 def answer_form(actions: spaces.Space) -> str:
-    """What an answer looks like.
-
-    Example:
-      >>> answer_form(spaces.Discrete(4))
-      '[SELECT: number]'
-    """
+    """What an answer looks like."""
     if isinstance(actions, spaces.Discrete):
         return f"[{WORD}: number]"
     count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
@@ -190,11 +180,6 @@ def schema_request(answer: Mapping[str, Any], reasons: bool = False, field: str 
       answer: the JSON schema of the answer.
       reasons: whether a text with reasons comes first.
       field: the answer's name.
-
-    Example:
-      >>> request = json.loads(schema_request(action_schema(spaces.Discrete(2))))
-      >>> request["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"]
-      ['[SELECT: 0]', '[SELECT: 1]']
     """
     first = {"reasons": {"type": "string"}} if reasons else {}
     properties = {**first, field: dict(answer)}
@@ -213,12 +198,7 @@ NUMBER_PATTERN = r"-?[0-9]{1,6}(\.[0-9]{1,6})?"
 
 
 def entries_schema(entries: Sequence[str], word: str = WORD) -> dict[str, Any]:
-    r"""The JSON schema of an answer in brackets, from a regular expression for each entry.
-
-    Example:
-      >>> entries_schema(["(0|1)", "(0|1|2)"])["pattern"]
-      '^\\[SELECT: (0|1), (0|1|2)\\]$'
-    """
+    r"""The JSON schema of an answer in brackets, from a regular expression for each entry."""
     return {"type": "string", "pattern": rf"^\[{word}: {', '.join(entries)}\]$"}
 
 
@@ -233,12 +213,6 @@ def action_schema(
       actions: Discrete, MultiDiscrete or Box.
       word: before the colon.
       names: of the actions, where they have names and not numbers.
-
-    Example:
-      >>> action_schema(spaces.Discrete(2))
-      {'type': 'string', 'enum': ['[SELECT: 0]', '[SELECT: 1]']}
-      >>> action_schema(spaces.Discrete(2), names=("red", "blue"))["enum"]
-      ['[SELECT: red]', '[SELECT: blue]']
     """
     if isinstance(actions, spaces.Discrete):
         choices = range(actions.n) if names is None else names
@@ -251,14 +225,7 @@ def action_schema(
 
 
 def actions_in_words(actions: spaces.Space) -> str:
-    """Which actions there are.
-
-    Example:
-      >>> actions_in_words(spaces.Discrete(3))
-      'There are 3 actions: 0, 1, 2.'
-      >>> actions_in_words(spaces.Box(-2.0, 2.0, (1,)))
-      'An action is a number from -2 to 2.'
-    """
+    """Which actions there are."""
     if isinstance(actions, spaces.Discrete):
         return f"There are {actions.n} actions: {', '.join(map(str, range(actions.n)))}."
     if isinstance(actions, spaces.MultiDiscrete):
@@ -274,12 +241,7 @@ def actions_in_words(actions: spaces.Space) -> str:
 
 
 def observations_in_words(observations: spaces.Space) -> str:
-    """What is seen.
-
-    Example:
-      >>> observations_in_words(spaces.Discrete(16))
-      'What you observe is a number from 0 to 15.'
-    """
+    """What is seen."""
     if isinstance(observations, spaces.Discrete):
         if observations.n == 1:
             return "What you observe is always 0."
@@ -324,12 +286,7 @@ def introduction(
 
 
 def corrective(actions: spaces.Space, max_invalid: int) -> str:
-    """What is said to an answer that names no action.
-
-    Example:
-      >>> corrective(spaces.Discrete(2), 4)[:35]
-      'No action could be read from that. '
-    """
+    """What is said to an answer that names no action."""
     return (
         f"No action could be read from that. {actions_in_words(actions)} Name one of them, once, "
         f"in this form: {answer_form(actions)} (After {max_invalid} such answers in a row the game "

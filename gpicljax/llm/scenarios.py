@@ -63,10 +63,6 @@ def arm_names(scenario: str, arms: int) -> tuple[str, ...] | None:
 
     Raises:
       ValueError: for more arms than there are names.
-
-    Example:
-      >>> arm_names("buttons", 2)
-      ('red', 'blue')
     """
     if scenario == "none":
         return None

@@ -40,12 +40,6 @@ class PolicyHead(nn.Module):
 
     Its small weights start the policy near uniform. The log standard deviations of continuous
     actions are parameters of their own, the same in every state, and start at 0.
-
-    Example:
-      >>> head = PolicyHead(spaces.Discrete(4))
-      >>> params = jax.eval_shape(head.init, jax.random.key(0), jnp.zeros((2, 8)))
-      >>> jax.eval_shape(head.apply, params, jnp.zeros((2, 8))).shape
-      (2, 4)
     """
 
     action_space: spaces.Space

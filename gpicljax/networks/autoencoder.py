@@ -38,14 +38,6 @@ class Autoencoder(NamedTuple):
       decode: `(params, latents [..., Z]) -> float[..., H, W, 3]` in [0, 1].
       latent: Z.
       resolution: H and W.
-
-    Example:
-      >>> small = autoencoder(AutoencoderSettings("patches", latent=4, width=8), (16, 16))
-      >>> def again(key, images):
-      ...     params = small.init(key)
-      ...     return small.decode(params, small.encode(params, images)[0])
-      >>> jax.eval_shape(again, jax.random.key(0), jnp.zeros((2, 16, 16, 3), jnp.uint8)).shape
-      (2, 16, 16, 3)
     """
 
     init: Callable[[jax.Array], Any]
@@ -230,10 +222,6 @@ class Standardised(NamedTuple):
       network: of the autoencoder.
       shift: float `[Z]`, the latents' means over pictures.
       scale: float `[Z]`, their standard deviations.
-
-    Example:
-      >>> Standardised({}, shift=jnp.zeros(4), scale=jnp.ones(4)).scale.tolist()
-      [1.0, 1.0, 1.0, 1.0]
     """
 
     network: Any

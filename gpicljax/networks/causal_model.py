@@ -139,16 +139,6 @@ class RememberingLSTM(nn.Module):
       width: of its inputs and outputs.
       slots: how much it stores.
       heads: of its attention.
-
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> network = as_network(RememberingLSTM(8, slots=4, heads=2))
-      >>> x = jnp.zeros((3, 8))
-      >>> params = jax.eval_shape(network.init, jax.random.key(0), x)
-      >>> jax.eval_shape(
-      ...     network.step, params, network.initial_carry(3), x, jnp.zeros(3, bool)
-      ... )[0].shape
-      (3, 8)
     """
 
     width: int
@@ -193,16 +183,6 @@ class TokenByToken(nn.Module):
     Attributes:
       core: a module with `initial_carry` and `unroll` over vectors of one width.
       tokens_per_step: K.
-
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> network = as_network(TokenByToken(LSTMStack((8,)), tokens_per_step=2))
-      >>> x = jnp.zeros((3, 2, 8))
-      >>> params = jax.eval_shape(network.init, jax.random.key(0), x)
-      >>> jax.eval_shape(
-      ...     network.step, params, network.initial_carry(3), x, jnp.zeros(3, bool)
-      ... )[0].shape
-      (3, 2, 8)
     """
 
     core: Any

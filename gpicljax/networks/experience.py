@@ -67,13 +67,6 @@ class ActionReadout(nn.Module):
 
     Attributes:
       hidden: size of its hidden layer.
-
-    Example:
-      >>> readout = ActionReadout(16)
-      >>> common, own = jnp.zeros((4, 8)), jnp.zeros((4, 10, 5))
-      >>> params = jax.eval_shape(readout.init, jax.random.key(0), common, own)
-      >>> jax.eval_shape(readout.apply, params, common, own).shape
-      (4, 10)
     """
 
     hidden: int = 64
@@ -94,11 +87,6 @@ class ExperienceActorCritic(nn.Module):
       situations: S.
       actions: A.
       settings: sizes.
-
-    Example:
-      >>> module = ExperienceActorCritic(situations=16, actions=4)
-      >>> [x.shape for x in module.initial_carry(2)]
-      [(2, 16, 4, 3), (2, 16, 3), (2, 4, 16)]
     """
 
     situations: int

@@ -64,14 +64,7 @@ class FeedForward(nn.Module):
 
 
 class Predictor(nn.Module):
-    """A two-layer regression head; `float[..., F] -> float[..., size]`.
-
-    Example:
-      >>> head = Predictor(5, hidden=8)
-      >>> params = jax.eval_shape(head.init, jax.random.key(0), jnp.zeros((2, 4)))
-      >>> jax.eval_shape(head.apply, params, jnp.zeros((2, 4))).shape
-      (2, 5)
-    """
+    """A two-layer regression head; `float[..., F] -> float[..., size]`."""
 
     size: int
     hidden: int = 512

@@ -17,23 +17,12 @@ from jax import lax
 
 
 def default_float() -> Any:
-    """JAX's default float type.
-
-    Example:
-      >>> default_float().name
-      'float32'
-    """
+    """JAX's default float type."""
     return jnp.result_type(float)
 
 
 def scaled_uniform(scale: float = 1.0) -> Any:
-    """An initialiser, uniform in +-scale / sqrt(fan-in): with 1, that of `torch.nn.Linear`.
-
-    Example:
-      >>> initialise = scaled_uniform()
-      >>> jax.eval_shape(lambda key: initialise(key, (4, 5)), jax.random.key(0)).shape
-      (4, 5)
-    """
+    """An initialiser, uniform in +-scale / sqrt(fan-in): with 1, that of `torch.nn.Linear`."""
     return nn.initializers.variance_scaling(scale**2 / 3, "fan_in", "uniform")
 
 

@@ -54,14 +54,6 @@ class Projected(nn.Module):
     Attributes:
       width: of the core's inputs.
       core: a module with `initial_carry`, `step` and `unroll` over vectors.
-
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> network = as_network(Projected(16, GRUStack((16,))))
-      >>> inputs = jax.numpy.zeros((4, 3))
-      >>> params = jax.eval_shape(network.init, jax.random.key(0), inputs)["params"]
-      >>> params["project"]["kernel"].shape
-      (3, 16)
     """
 
     width: int
@@ -164,13 +156,6 @@ def width_of_head(core: Sequence[int], heads: int, what: str) -> int:
 
     Raises:
       ValueError: unless there is one size, and the heads divide it.
-
-    Example:
-      >>> width_of_head((32,), 4, "queries and keys")
-      8
-      >>> width_of_head((32,), 5, "queries and keys")
-      Traceback (most recent call last):
-      ValueError: core: got (32,); accepted: a multiple of 5
     """
     check(len(core) == 1, "core", core, f"one size, of {what}")
     check(core[0] % heads == 0, "core", core, f"a multiple of {heads}")

@@ -54,10 +54,6 @@ def by_choice(space: Choices, outputs: jax.Array) -> jax.Array:
     Returns:
       The outputs themselves for one choice; of K choices float `[..., K, max]`, minus infinity
       where a choice has fewer actions than the largest.
-
-    Example:
-      >>> by_choice(spaces.MultiDiscrete((2, 3)), jnp.arange(5.0)).tolist()
-      [[0.0, 1.0, -inf], [2.0, 3.0, 4.0]]
     """
     if isinstance(space, spaces.Discrete):
         return outputs
@@ -103,10 +99,6 @@ def draw_choice(key: jax.Array, logits: jax.Array, temperature: Any = 1.0) -> ja
 
     Returns:
       `int32[...]`.
-
-    Example:
-      >>> draw_choice(jax.random.key(0), jnp.array([0.0, 2.0, 1.0]), temperature=0).item()
-      1
     """
     if not (isinstance(temperature, int | float) and temperature == 0):
         # Gumbel's trick: noise in proportion to the temperature.
@@ -159,11 +151,6 @@ class CategoricalPolicy:
 
     Of K choices at once each has a distribution of its own: log-probabilities and entropies are
     summed over them.
-
-    Example:
-      >>> policy = CategoricalPolicy(spaces.MultiDiscrete((2, 3)))
-      >>> policy.size
-      5
     """
 
     space: Choices

@@ -36,11 +36,6 @@ def orthogonal_gates(gates: int) -> Callable[[jax.Array, int], jax.Array]:
     """Initialises the recurrent weights of `gates` gates, `(key, size) -> float[size, gates size]`.
 
     Orthogonal per gate, as is usual.
-
-    Example:
-      >>> draw = orthogonal_gates(4)
-      >>> jax.eval_shape(lambda key: draw(key, 16), jax.random.key(0)).shape
-      (16, 64)
     """
 
     def draw(key: jax.Array, size: int) -> jax.Array:
@@ -58,11 +53,6 @@ def lstm_cell(cell: jax.Array, gates: jax.Array) -> tuple[jax.Array, jax.Array]:
       gates: float `[..., 4 size]`, before their activation: input, forget, candidate, output.
 
     Source: Hochreiter & Schmidhuber (1997); the forget gate is that of Gers et al. (2000).
-
-    Example:
-      >>> cell, hidden = jax.jit(lstm_cell)(jnp.array([2.0]), jnp.array([-20.0, 20.0, 0.0, -20.0]))
-      >>> f"{cell[0]:.2f}, {hidden[0]:.2f}"  # the forget gate is open, the others are shut
-      '2.00, 0.00'
     """
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     cell = nn.sigmoid(f) * cell + nn.sigmoid(i) * jnp.tanh(g)
@@ -70,18 +60,7 @@ def lstm_cell(cell: jax.Array, gates: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 class RecurrentLayer(nn.Module):
-    """What recurrent layers share: `step` is `unroll` over one step.
-
-    Example:
-      >>> class Nothing(RecurrentLayer):
-      ...     def initial_carry(self, batch):
-      ...         return ()
-      ...     def unroll(self, carry, inputs, starts):
-      ...         return jnp.zeros((*starts.shape, self.size)), carry
-      >>> hidden, _ = Nothing(2).step((), jnp.ones((4, 3)), jnp.zeros(4, bool))
-      >>> hidden.shape
-      (4, 2)
-    """
+    """What recurrent layers share: `step` is `unroll` over one step."""
 
     size: int
 
@@ -148,13 +127,6 @@ class GRULayer(RecurrentLayer):
     comes before the product, as in the paper; `flax.linen.GRUCell` and cuDNN reset behind it.
 
     Source: Cho et al. (2014), section 2.3, equations 5 to 8; biases are added here.
-
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> network = as_network(GRULayer(16))
-      >>> params = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((4, 3)))["params"]
-      >>> params["inputs"]["kernel"].shape, params["recurrent"].shape
-      ((3, 48), (16, 48))
     """
 
     def setup(self) -> None:
@@ -188,14 +160,7 @@ class GRULayer(RecurrentLayer):
 
 
 class RecurrentStack(nn.Module):
-    """Recurrent layers, each reading the one below; the output is the last one's hidden state.
-
-    Example:
-      >>> class Stack(RecurrentStack):
-      ...     layer = GRULayer
-      >>> [carry.shape for carry in Stack((32, 16)).initial_carry(4)]
-      [(4, 32), (4, 16)]
-    """
+    """Recurrent layers, each reading the one below; the output is the last one's hidden state."""
 
     sizes: Sequence[int]
     layer: ClassVar[type[RecurrentLayer]]

@@ -28,13 +28,6 @@ class KVCache(struct.PyTreeNode):
       values: float `[B, layers, heads, C, d]`.
       length: tokens of the trial so far, `int32[B]`.
       windowed: whether old tokens may be forgotten; static.
-
-    Example:
-      >>> from gpicljax.networks.transformer import Transformer
-      >>> trunk = Transformer(layers=2, width=16, heads=4, capacity=32)
-      >>> cache = jax.eval_shape(lambda: trunk.initial_carry(8))
-      >>> cache.keys.shape, cache.capacity
-      ((8, 2, 4, 32, 4), 32)
     """
 
     keys: jax.Array

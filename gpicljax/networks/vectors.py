@@ -17,8 +17,6 @@ class AroundCore(nn.Module):
     Attributes:
       core: a module with `initial_carry`, `step` and `unroll` over vectors; a transformer with one
         token per step.
-
-    Example: see `VectorModel`.
     """
 
     core: Any
@@ -60,16 +58,6 @@ class VectorModel(AroundCore):
       core: see `AroundCore`.
       outputs: O, size of what is predicted at each step.
       width: of the projection.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> from gpicljax.networks.contract import as_network
-      >>> from gpicljax.networks.recurrent import LSTMStack
-      >>> model = as_network(VectorModel(LSTMStack((8,)), outputs=5, width=16))
-      >>> vectors = jnp.zeros((4, 3))
-      >>> params = jax.eval_shape(model.init, jax.random.key(0), vectors)
-      >>> jax.eval_shape(model.unroll, params, None, vectors[None], None)[0].shape
-      (1, 4, 5)
     """
 
     outputs: int

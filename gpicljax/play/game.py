@@ -78,13 +78,7 @@ _LETTERS = "0123456789abcdefghijkloptuvwxyz"
 
 
 def controls(env: Environment, count: int) -> tuple[tuple[str, str], ...]:
-    """Name and key of each of an environment's `count` actions; no more than there are keys.
-
-    Example:
-      >>> import gpicljax
-      >>> controls(gpicljax.make("MountainCar-v0"), 3)[1]
-      ('coast', 'ArrowDown')
-    """
+    """Name and key of each of an environment's `count` actions; no more than there are keys."""
     kind = f"{env.name} {getattr(env, 'actions', '')}".strip()
     known = CONTROLS.get(kind, CONTROLS.get(env.name, ()))
     if len(known) == count:

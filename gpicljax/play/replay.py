@@ -84,15 +84,7 @@ def write_replay(
 
 
 def action_in_words(env: Environment, action: Any) -> str:
-    """The name of an action, or its numbers.
-
-    Example:
-      >>> import gpicljax
-      >>> action_in_words(gpicljax.make("FrozenLake-v1"), np.int32(2))
-      'right'
-      >>> action_in_words(gpicljax.make("Pendulum-v1"), np.float32([-0.5]))
-      '-0.50'
-    """
+    """The name of an action, or its numbers."""
     space = env.action_space()
     if isinstance(space, spaces.Discrete):
         names = [name for name, _ in controls(env, space.n)]

@@ -33,13 +33,7 @@ def printable(byte: int) -> str:
 
 
 def is_stream(env: Environment) -> bool:
-    """Whether one agent reads and says bytes, `Discrete(256)` both.
-
-    Example:
-      >>> import gpicljax
-      >>> is_stream(gpicljax.make("CliffWalking-v1"))
-      False
-    """
+    """Whether one agent reads and says bytes, `Discrete(256)` both."""
     both = env.observation_space(), env.action_space()
     bytes_both = all(isinstance(x, spaces.Discrete) and x.n == 256 for x in both)
     return env.num_agents is None and bytes_both

@@ -131,11 +131,6 @@ def read_key(read: Callable[[], str]) -> str:
 
     Args:
       read: returns the next character, empty at the end.
-
-    Example:
-      >>> characters = iter("a\x1b[Ab")
-      >>> [read_key(lambda: next(characters)) for _ in range(3)]
-      ['a', 'ArrowUp', 'b']
     """
     key = read()
     if key == "\x1b" and (key := read()) in ("[", "O"):

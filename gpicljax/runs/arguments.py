@@ -34,10 +34,6 @@ def whole_number(text: str) -> int:
 
     Raises:
       ValueError: if it stands for none.
-
-    Example:
-      >>> whole_number("1e6"), whole_number("1_000_000"), whole_number("2.5e3")
-      (1000000, 1000000, 2500)
     """
     if _WHOLE.fullmatch(text.strip()):
         digits, _, power = text.strip().lower().replace("_", "").partition("e")
@@ -53,10 +49,6 @@ def user_path(text: str) -> Path:
 
     Raises:
       ValueError: for a user without a home folder.
-
-    Example:
-      >>> user_path("~/runs") == Path.home() / "runs"
-      True
     """
     try:
         return Path(text).expanduser()

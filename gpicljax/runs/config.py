@@ -170,10 +170,6 @@ class DataConfig(RunConfig):
 
     Attributes:
       out: Folder to write to; by default the run's.
-
-    Example:
-      >>> DataConfig(out=Path("mazes")).run_folder("maze_world_data").name
-      'mazes'
     """
 
     out: Path | None = None
@@ -260,10 +256,6 @@ def assignments(argument: str, items: Sequence[str]) -> dict[str, Any]:
 
     Raises:
       ConfigError: for what is no `name=value`, or a name that comes twice.
-
-    Example:
-      >>> assignments("set", ["size=8", "slippery=false"])
-      {'size': 8, 'slippery': False}
     """
     words = {"true": True, "false": False, "none": None}
     values: dict[str, Any] = {}
@@ -392,10 +384,6 @@ def as_config_error(error: Exception, config: RunConfig) -> Exception:
     Returns:
       A `ConfigError` under the field's dotted name, where exactly one field has that name; else the
       error itself.
-
-    Example:
-      >>> as_config_error(ValueError("seeds: got 0; accepted: an integer >= 1"), RunConfig())
-      ConfigError('seeds: got 0; accepted: an integer >= 1')
     """
     argument, colon, rest = str(error).partition(":")
     places = _places(config, argument)
@@ -421,11 +409,6 @@ def exit_with_error(error: object) -> NoReturn:
 
     Args:
       error: a `ConfigError`, whose argument is shown as the flag that it is; or a message.
-
-    Example:
-      >>> exit_with_error(ConfigError("num_seeds: got 0; accepted: an integer >= 1"))
-      Traceback (most recent call last):
-      SystemExit: 2
     """
     message = str(error)
     if isinstance(error, ConfigError):

@@ -104,22 +104,12 @@ def is_main() -> bool:
 
 
 def is_multi_process() -> bool:
-    """Whether there are other processes to agree with, here and now.
-
-    Example:
-      >>> is_multi_process()
-      False
-    """
+    """Whether there are other processes to agree with, here and now."""
     return jax.distributed.is_initialized() and not _alone and jax.process_count() > 1
 
 
 def log_once(text: str) -> None:
-    """Prints a line, once for all processes.
-
-    Example:
-      >>> log_once("evaluating ...")
-      evaluating ...
-    """
+    """Prints a line, once for all processes."""
     if is_main():
         print(text, flush=True)
 

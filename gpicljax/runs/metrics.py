@@ -169,24 +169,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def throughput(records: Sequence[Mapping[str, Any]]) -> float:
-    """Median observations per second over all seeds, without compilation; NaN if never measured.
-
-    Example:
-      >>> throughput([{"step": 1, "time": {"observations_per_s": 1000.0}}])
-      1000.0
-    """
+    """Median observations per second over all seeds, without compilation; NaN if never measured."""
     rates = [record["time"].get("observations_per_s") for record in records]
     rates = [rate for rate in rates if rate is not None]
     return float(np.median(rates)) if rates else float("nan")
 
 
 def not_finite_since(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The runs that a log names as not finite, and the first chunk in which it does.
-
-    Example:
-      >>> not_finite_since([{"step": 1}, {"step": 2, "not_finite": ["seed 3"]}])
-      {'seed 3': 2}
-    """
+    """The runs that a log names as not finite, and the first chunk in which it does."""
     since: dict[str, int] = {}
     for record in records:
         names = record.get(NOT_FINITE, [])
@@ -202,12 +192,7 @@ def in_words(since: Mapping[str, int]) -> str:
 
 
 def as_numbers(value: Any) -> np.ndarray | None:
-    """A record's value as a float64 array, null as NaN; None if it is text or of ragged shape.
-
-    Example:
-      >>> as_numbers([0.5, None])
-      array([0.5, nan])
-    """
+    """A record's value as a float64 array, null as NaN; None if it is text or of ragged shape."""
     try:
         array = np.asarray(value)
         return None if array.dtype.kind in "SU" else array.astype(np.float64)

@@ -45,16 +45,6 @@ def complete_pieces(
       RunError: for a stored piece that is damaged, or was made with another configuration, apart
         from fields that may change when the run goes on; it names the file.
       OSError: if a file cannot be read or written.
-
-    Example:
-      >>> import tempfile
-      >>> from pathlib import Path
-      >>> from gpicljax.runs.config import RunConfig
-      >>> from gpicljax.runs.run_directory import open_run
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     with open_run("bandits", RunConfig(runs_dir=Path(folder))) as run:
-      ...         complete_pieces(run, {"lives/0": 0}, lambda i: [i, 1], lambda i, x: tuple(x))
-      {'lives/0': (0, 1)}
     """
     found: dict[str, T] = {}
     for name, piece in pieces.items():

@@ -190,11 +190,6 @@ def lenient_output() -> Iterator[tuple[_Lenient, _Lenient]]:
 
     Yields:
       Standard output and standard error as they are meanwhile.
-
-    Example:
-      >>> with lenient_output():
-      ...     print("a +- b")
-      a +- b
     """
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
@@ -211,10 +206,6 @@ def run_leniently(command: Callable[[], int]) -> int:
 
     The code is 1, after a line on standard error, where output is lost, as on a full disk. A reader
     that has gone, such as `head`, loses nothing.
-
-    Example:
-      >>> run_leniently(lambda: 0)
-      0
     """
     with lenient_output() as (out, _):
         code = command()

@@ -65,12 +65,7 @@ def versions() -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """The processor's name as the operating system gives it, or its architecture.
-
-    Example:
-      >>> isinstance(cpu_model(), str)
-      True
-    """
+    """The processor's name as the operating system gives it, or its architecture."""
     try:
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
@@ -81,12 +76,7 @@ def cpu_model() -> str:
 
 
 def usable_cores() -> int:
-    """How many cores this process may run on.
-
-    Example:
-      >>> usable_cores() >= 1
-      True
-    """
+    """How many cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -82,13 +82,6 @@ class RunDirectory:
       started: `time.monotonic()` at opening, in seconds.
       config: the configuration it was opened with.
       lock: that keeps other processes out; None in those that did not take it.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     with open_run("bandits", RunConfig(runs_dir=Path(folder))) as run:
-      ...         run.metrics_file.name, run.resumed
-      ('metrics.jsonl', False)
     """
 
     experiment: str

@@ -226,13 +226,6 @@ def cells_of(run: StoredRun) -> list[StoredRun]:
     """A run of several cells as one run for each, with its own seeds; any other as it is.
 
     The configuration of each has the cell's settings under `cell`.
-
-    Example:
-      >>> names = [f"rate={rate}, seed {seed}" for rate in (1, 2) for seed in (0, 1)]
-      >>> records = [{"step": 1, "observations": 400, "return": [0.0, 0.5, 1.0, 2.0]}]
-      >>> run = StoredRun(Path("bandits/sweep"), {}, {"replicas": names}, records, {}, (), False)
-      >>> [(each.name, each.seeds("return").tolist()) for each in cells_of(run)]
-      [('bandits/sweep [rate=1]', [0.0, 0.5]), ('bandits/sweep [rate=2]', [1.0, 2.0])]
     """
     names = run.plan.get("replicas")
     names = [str(name) for name in names] if isinstance(names, list | tuple) else []
@@ -287,14 +280,6 @@ def find_run(runs_dir: Path, name: str) -> Path:
 
     Raises:
       UnknownRunError: if there is none; the message suggests the nearest.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     (Path(folder) / "bandits" / "quick").mkdir(parents=True)
-      ...     _ = (Path(folder) / "bandits" / "quick" / "config.json").write_text("{}")
-      ...     find_run(Path(folder), "quick").parent.name
-      'bandits'
     """
     known = {f"{path.parent.name}/{path.name}": path for path in find_runs(runs_dir)}
     for shown, path in known.items():
@@ -317,12 +302,6 @@ def config_differences(runs: list[StoredRun]) -> dict[str, list[Any]]:
 
     A field that a run lacks has the value `(absent)`. Where a run is stored and how it was watched
     is no difference.
-
-    Example:
-      >>> a = StoredRun(Path("a"), {"seeds": 6, "unroll": 8}, {}, [], {}, (), False)
-      >>> b = StoredRun(Path("b"), {"seeds": 6, "unroll": 16}, {}, [], {}, (), False)
-      >>> config_differences([a, b])
-      {'unroll': [8, 16]}
     """
     flat = [flatten(run.config) if run.config else {} for run in runs]
     names = dict.fromkeys(name for fields in flat for name in fields)
@@ -374,15 +353,6 @@ def write_values(path: Path, runs: Sequence[StoredRun]) -> None:
 
     Results of the summary are the chunk `final`; where a result is a list, its entries have the
     numbers 0, 1 and so on in the place of seeds.
-
-    Example:
-      >>> import tempfile
-      >>> records = [{"step": 1, "observations": 100, "return": [0.5]}]
-      >>> run = StoredRun(Path("bandits/quick"), {}, {}, records, {}, (), False)
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_values(Path(folder) / "values.csv", [run])
-      ...     (Path(folder) / "values.csv").read_text().split()
-      ['run,cell,chunk,observations,metric,seed,value', 'bandits/quick,,1,100,return,0,0.5']
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:

@@ -77,13 +77,7 @@ def update_in_words(plan: Plan, on: Target) -> dict[str, str]:
 
 
 def memory_in_words(needs: CompiledReport, on: Target) -> str:
-    """The memory that a program needs on a chip, and whether the chip has it.
-
-    Example:
-      >>> chip = Target("h100", "cuda", (), 80 * 2**30, 60 * 2**30)
-      >>> memory_in_words(CompiledReport(2**30, 2**29, Block({})), chip)
-      'fits: 1.50 GiB (1.00 GiB kept, 512 MiB temporary) of the 60.0 GiB that JAX takes of 80.0 GiB'
-    """
+    """The memory that a program needs on a chip, and whether the chip has it."""
     total = needs.total_bytes
     if total <= on.usable_bytes:
         fits = "fits"
@@ -97,13 +91,7 @@ def memory_in_words(needs: CompiledReport, on: Target) -> str:
 
 
 def collectives_in_words(collectives: Iterable[Collective]) -> str:
-    """How many exchanges of data there are of each kind, their bytes together, and loops around.
-
-    Example:
-      >>> sums = [Collective("all-reduce", 2**20), Collective("all-reduce", 2**19)]
-      >>> collectives_in_words([*sums, Collective("all-gather", 8, (40,))])
-      '2 all-reduce of 1.50 MiB; 1 all-gather of 8 B in a loop of 40 rounds'
-    """
+    """How many exchanges of data there are of each kind, their bytes together, and loops around."""
     together: dict[tuple[str, tuple[int | None, ...]], list[int]] = {}
     for each in collectives:
         together.setdefault((each.kind, each.loops), []).append(each.bytes)

@@ -43,10 +43,6 @@ class Collective(NamedTuple):
       bytes: of its result on each device.
       loops: rounds of the loops that it is in, from the outermost to the innermost; None for
         rounds that are not known. Empty outside of loops.
-
-    Example:
-      >>> Collective("all-reduce", 4096, (40,)).calls
-      40
     """
 
     kind: str
@@ -70,12 +66,6 @@ class Block(NamedTuple):
       loops: in it.
       branches: the alternatives of each condition in it.
       own_collectives: in it, without those of loops and branches.
-
-    Example:
-      >>> scan = Loop(rounds=10, body=Block({"fusion": 2}), condition=Block({"fusion": 1}))
-      >>> block = Block({"copy": 1}, loops=(scan,))
-      >>> block.kernels, block.data_loops
-      (21, 0)
     """
 
     operations: Mapping[str, int]
@@ -136,10 +126,6 @@ class Loop(NamedTuple):
       body: what each round runs.
       condition: what decides whether there is another round; a loop of known rounds has none to
         run.
-
-    Example:
-      >>> Loop(rounds=None, body=Block({"fusion": 2}), condition=Block({"fusion": 1})).kernels
-      3
     """
 
     rounds: int | None
@@ -165,15 +151,6 @@ def read_hlo(text: str) -> Block:
 
     Raises:
       ValueError: if it has no entry computation, or another notation.
-
-    Example:
-      >>> block = read_hlo('''HloModule double
-      ... ENTRY %main (x: f32[8]) -> f32[8] {
-      ...   %x = f32[8]{0} parameter(0)
-      ...   ROOT %add = f32[8]{0} add(%x, %x)
-      ... }''')
-      >>> block.kernels, dict(block.operations)
-      (1, {'add': 1})
     """
     entry = re.search(r"^ENTRY %?([\w.\-]+)", text, re.MULTILINE)
     if entry is None:

@@ -26,10 +26,6 @@ class Cost(NamedTuple):
       seconds: wall time of one call, after one that is not counted; NaN where it was not called.
       free_bytes: memory of a device before its first use; 0 where that is not known.
       margin: how many times the temporary bytes are to be free.
-
-    Example:
-      >>> Cost(compile_s=2.0, argument_bytes=2**30, temporary_bytes=2**29, seconds=0.1).total_gib
-      1.5
     """
 
     compile_s: float
@@ -106,11 +102,6 @@ def within_memory(function: Callable[..., T], what: str) -> Callable[..., T]:
 
     Raises:
       TooLargeError: from a call that does not fit, before it is begun.
-
-    Example:
-      >>> double = within_memory(jax.jit(lambda x: 2 * x), "doubling")
-      >>> float(double(jax.numpy.ones(())))
-      2.0
     """
     compiled: dict[Any, Any] = {}
 

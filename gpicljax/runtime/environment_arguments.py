@@ -24,12 +24,6 @@ def add_environment_arguments(parser: ArgumentParser, example: str, *, needed: b
       parser: of the command line.
       example: an id, for the help.
       needed: whether there has to be an id.
-
-    Example:
-      >>> parser = ArgumentParser()
-      >>> add_environment_arguments(parser, "FrozenLake-v1")
-      >>> parser.parse_args(["FrozenLake-v1", "--set", "size=8"]).set
-      ['size=8']
     """
     what = f"a registered id, such as {example}"
     parser.add_argument("env_id", metavar="ID", nargs=None if needed else "?", help=what)
@@ -53,12 +47,6 @@ def make_environment(options: Namespace, **defaults: Any) -> tuple[Environment, 
 
     Raises:
       ValueError: for an unknown id, and for options and params that are not accepted.
-
-    Example:
-      >>> options = Namespace(env_id="BernoulliBandit-v0", set=["num_arms=3"], params=["horizon=5"])
-      >>> env, params = make_environment(options)
-      >>> env.num_arms, params.horizon.tolist()
-      (3, 5)
     """
     env = make(options.env_id, **assignments("--set", options.set))
     params = assignments("--params", options.params)

@@ -434,12 +434,7 @@ def _probe(
 
 
 def cell_folder(cell: str) -> str:
-    """The name of a cell's folder of agents.
-
-    Example:
-      >>> cell_folder("S = 1, O = 4")
-      'S_1_O_4'
-    """
+    """The name of a cell's folder of agents."""
     return re.sub(r"\W+", "_", cell)
 
 

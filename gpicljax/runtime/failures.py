@@ -35,12 +35,6 @@ def failures_reported(*others: type[Exception]) -> Iterator[None]:
     Raises:
       SystemExit: with code 1, after the message on stderr, for those errors; with code 130 after
         Ctrl-C.
-
-    Example:
-      >>> with failures_reported():
-      ...     raise RunError("the run does not exist")
-      Traceback (most recent call last):
-      SystemExit: 1
     """
     with lenient_output():
         try:

@@ -13,12 +13,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Which signal has asked the process to stop, if any.
-
-    Example:
-      >>> StopRequest().signal is None
-      True
-    """
+    """Which signal has asked the process to stop, if any."""
 
     def __init__(self) -> None:
         """Starts without a request."""
@@ -26,12 +21,7 @@ class StopRequest:
 
 
 def exit_code(number: signal.Signals) -> int:
-    """What shells expect of a process ended by a signal: 143 for SIGTERM, 130 for SIGINT.
-
-    Example:
-      >>> exit_code(signal.SIGTERM)
-      143
-    """
+    """What shells expect of a process ended by a signal: 143 for SIGTERM, 130 for SIGINT."""
     return 128 + number.value
 
 
@@ -44,11 +34,6 @@ def catch_stop() -> Iterator[StopRequest]:
 
     Yields:
       The request; its `signal` is set when one arrives.
-
-    Example:
-      >>> with catch_stop() as request:
-      ...     request.signal is None
-      True
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

@@ -107,15 +107,6 @@ def start_training(
       keys: typed keys, one for each run.
       cells: what distinguishes their cells, a pytree of arrays with a leading axis of runs.
       updates: of a chunk.
-
-    Example:
-      >>> from gpicljax.runtime.program import Program
-      >>> program = Program("counting", lambda key, cell: cell, lambda x: (x + 1, {"x": x}), 1)
-      >>> replicas = Replicas(("seed 0", "seed 1"), make_mesh(1))
-      >>> keys = jax.random.split(jax.random.key(0), 2)
-      >>> training = start_training(program, replicas, keys, jnp.array([0, 10]), updates=4)
-      >>> training.advance(training.running, jnp.int32(3))[0].state.tolist()
-      [3, 13]
     """
     plan = plan_training(program, replicas, keys, cells, updates, jax.devices())
     arguments = shard_leading(plan.arguments, plan.mesh) if plan.spread else plan.arguments

@@ -58,10 +58,6 @@ class Account:
 
     Args:
       count: learners.
-
-    Example:
-      >>> Account(1).summary()["learners"][0]["steps"]
-      0
     """
 
     def __init__(self, count: int) -> None:

@@ -50,13 +50,6 @@ class Arrays(Mapping[str, np.ndarray]):
 
     Raises:
       SavedError: if it is damaged, here or when an array is read.
-
-    Example:
-      >>> stream = io.BytesIO()
-      >>> np.savez(stream, w=np.zeros((2, 3)))
-      >>> arrays = Arrays(Path("params.npz"), stream.getvalue())
-      >>> arrays.shape("w"), arrays["w"].sum()
-      ((2, 3), np.float64(0.0))
     """
 
     def __init__(self, path: Path, content: bytes) -> None:
@@ -130,13 +123,6 @@ def write_folder(
 
     Raises:
       OSError: if a file cannot be written.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_folder(Path(folder), "agent.json", {"format": 1}, {"w": np.zeros(3)})
-      ...     sorted(file.name for file in Path(folder).iterdir())
-      ['agent.json', 'params.npz']
     """
     stream = io.BytesIO()
     np.savez_compressed(stream, allow_pickle=False, **arrays)
@@ -164,14 +150,6 @@ def read_folder(folder: Path, file: str, version: int, what: str) -> tuple[dict[
 
     Raises:
       SavedError: if a file is missing, damaged or of another version; it names the file.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_folder(Path(folder), "agent.json", {"format": 1}, {"w": np.ones(3)})
-      ...     card, arrays = read_folder(Path(folder), "agent.json", 1, "an agent")
-      >>> arrays["w"].tolist()
-      [1.0, 1.0, 1.0]
     """
     card = _read_card(folder, file, version, what)
     path, expected = folder / ARRAYS, card["arrays"]

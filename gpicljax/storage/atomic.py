@@ -70,15 +70,7 @@ def flush_to_device(descriptor: int) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Flushes a file, written by other code, to the device.
-
-    Example:
-      >>> import tempfile
-      >>> file = Path(tempfile.mkdtemp()) / "agent.bin"
-      >>> file.write_bytes(b"...")
-      3
-      >>> sync_file(file)
-    """
+    """Flushes a file, written by other code, to the device."""
     with open(path, "rb") as file:
         flush_to_device(file.fileno())
 
@@ -129,11 +121,5 @@ def plain(value: Any) -> Any:
 
 
 def to_json_text(value: Any, *, indent: int | None = None) -> str:
-    """Writes `plain(value)` as strict JSON (see `plain` for what becomes of NaN).
-
-    Example:
-      >>> import numpy as np
-      >>> to_json_text({"mean": np.float32(0.5)})
-      '{"mean": 0.5}'
-    """
+    """Writes `plain(value)` as strict JSON (see `plain` for what becomes of NaN)."""
     return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)

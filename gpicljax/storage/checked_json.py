@@ -20,13 +20,6 @@ def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
     Args:
       path: the file; its folder exists.
       content: for JSON, without entries `format` and `sha256`, which are added.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_checked_json(Path(folder, "life.json"), {"steps": [3, 4]})
-      ...     read_checked_json(Path(folder, "life.json"))["steps"]
-      [3, 4]
     """
     whole = json.loads(json.dumps({"format": FORMAT, **content}))
     text = json.dumps(whole | {"sha256": _digest_of(whole)}, indent=1) + "\n"

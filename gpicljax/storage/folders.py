@@ -6,13 +6,6 @@ from pathlib import Path
 
 
 def with_folder(path: Path) -> Path:
-    """Returns the path of a file that is to be written, whose folder is there.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     with_folder(Path(folder, "review", "sheet.html")).write_text("...")
-      3
-    """
+    """Returns the path of a file that is to be written, whose folder is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

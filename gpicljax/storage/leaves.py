@@ -22,10 +22,6 @@ def named_leaves(tree: ArrayTree) -> list[tuple[str, Any]]:
 
     Returns:
       Pairs such as `("0003.params.Dense_0.kernel", leaf)`.
-
-    Example:
-      >>> named_leaves({"kernel": 1.0, "bias": 0.5})
-      [('0000.bias', 0.5), ('0001.kernel', 1.0)]
     """
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [(f"{i:04d}.{_dotted(path)}", leaf) for i, (path, leaf) in enumerate(leaves)]
@@ -61,12 +57,7 @@ def spec(name: str, leaf: ArrayTree) -> Spec:
 
 
 def is_spread(leaf: ArrayTree) -> bool:
-    """Whether an array (or its abstract form) has parts on devices of other processes.
-
-    Example:
-      >>> is_spread(np.zeros(3))
-      False
-    """
+    """Whether an array (or its abstract form) has parts on devices of other processes."""
     sharding = getattr(leaf, "sharding", None)
     return sharding is not None and not sharding.is_fully_addressable
 
@@ -80,10 +71,6 @@ def to_storage(leaf: ArrayTree) -> np.ndarray | jax.Array:
     Returns:
       A numpy array of the same values; a JAX array if it is spread over several processes, each of
       which stores its part.
-
-    Example:
-      >>> to_storage(jax.random.key(7)).tolist()
-      [0, 7]
     """
     leaf = jax.random.key_data(leaf) if is_key(leaf) else leaf
     return leaf if is_spread(leaf) else np.asarray(leaf)
@@ -98,10 +85,6 @@ def storage_target(like: Any) -> np.ndarray | jax.ShapeDtypeStruct:
     Returns:
       A numpy array of any values; for a leaf that is spread over several processes, an abstract
       array with its sharding.
-
-    Example:
-      >>> storage_target(jax.random.key(7)).shape
-      (2,)
     """
     if isinstance(like, bool | int | float):
         return np.asarray(like)
@@ -123,10 +106,6 @@ def from_storage(value: np.ndarray | jax.Array, like: Any, impl: str | None) -> 
 
     Returns:
       The leaf.
-
-    Example:
-      >>> from_storage(np.array(3), like=0, impl=None)
-      3
     """
     if isinstance(like, bool | int | float):
         return type(like)(np.asarray(value).item())

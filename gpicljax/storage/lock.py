@@ -21,16 +21,7 @@ class LockedError(RuntimeError):
 
 
 class Held:
-    """A lock that is held, or that the file system cannot give.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     held = exclusive(Path(folder))
-      ...     held.close()
-      ...     is_locked(Path(folder))
-      False
-    """
+    """A lock that is held, or that the file system cannot give."""
 
     def __init__(self, lock: FileLock | None) -> None:
         self._lock = lock
@@ -66,14 +57,7 @@ def exclusive(folder: Path) -> Held:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process holds the lock of a folder; False where that cannot be known.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     is_locked(Path(folder))
-      False
-    """
+    """Whether a process holds the lock of a folder; False where that cannot be known."""
     if not (folder / LOCK).is_file():
         return False
     lock = FileLock(folder / LOCK)

@@ -29,12 +29,6 @@ def find_problems(folder: Path, files: Files, *, checksums: bool = True) -> list
       folder: the folder.
       files: what its files are to be.
       checksums: compare the contents of all files too, not only of the small JSON ones.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     find_problems(Path(folder), {"notes.txt": (11, "")})
-      ['...notes.txt is missing']
     """
     found = (_problem(folder / name, *expected, checksums) for name, expected in files.items())
     return [problem for problem in found if problem is not None]
@@ -58,16 +52,7 @@ def _problem(file: Path, size: int, digest: str, checksums: bool) -> str | None:
 
 
 def digest_of(file: Path) -> str:
-    """The SHA-256 of a file's content.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     file = Path(folder) / "notes.txt"
-      ...     _ = file.write_text("all is well")
-      ...     digest_of(file)[:8]
-      'f70579cc'
-    """
+    """The SHA-256 of a file's content."""
     with open(file, "rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -97,13 +82,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises:
       OSError: if it cannot be read.
       ValueError: if it is damaged.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_manifest(Path(folder), {"step": 3})
-      ...     read_manifest(Path(folder))
-      {'step': 3, 'files': {}}
     """
     try:
         manifest = read_json(folder / MANIFEST)

@@ -13,11 +13,6 @@ class Patience:
     Args:
       failures: how many it takes.
       seconds: how long after the first of them the last comes, at least.
-
-    Example:
-      >>> patience = Patience(failures=2, seconds=0.0)
-      >>> patience.fails(), patience.fails()
-      (False, True)
     """
 
     def __init__(self, failures: int = 3, seconds: float = 30.0) -> None:
@@ -37,11 +32,6 @@ class Patience:
 
 
 def in_a_line(error: BaseException) -> str:
-    """An error in one line: its type and the first line of what it says.
-
-    Example:
-      >>> in_a_line(OSError("No space left" + chr(10) + "Traceback ..."))
-      'OSError: No space left'
-    """
+    """An error in one line: its type and the first line of what it says."""
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first[:300]}"

@@ -23,11 +23,6 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
     Raises:
       OSError: if it cannot be read, is no regular file (such as a pipe, which would never end), or
         is larger.
-
-    Example:
-      >>> read_bytes(Path("/dev/zero"))
-      Traceback (most recent call last):
-      OSError: [Errno 22] not a regular file: '/dev/zero'
     """
     with open_regular(path) as file:
         if most is not None and os.fstat(file.fileno()).st_size > most:
@@ -56,13 +51,6 @@ def visible_files(folder: Path, pattern: str) -> list[Path]:
     """Returns the paths below a folder that match a pattern, in order, without hidden ones.
 
     Systems leave hidden files beside others, such as `._book.txt` beside `book.txt`.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     _ = [(Path(folder) / name).touch() for name in ("a.txt", "._a.txt")]
-      ...     [path.name for path in visible_files(Path(folder), "*.txt")]
-      ['a.txt']
     """
     found = ((path, path.relative_to(folder).parts) for path in folder.glob(pattern))
     return sorted(path for path, parts in found if not any(x.startswith(".") for x in parts))

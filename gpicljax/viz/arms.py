@@ -24,11 +24,6 @@ def arms_stage(
 
     Raises:
       ValueError: if an argument has another shape, or an arm is unknown.
-
-    Example:
-      >>> from gpicljax.viz.episode_page import episode_page
-      >>> stage = arms_stage([0, 1, 1], [0.0, 1.0, 1.0], arms=2, means=[0.2, 0.8])
-      >>> page = episode_page(title="Two arms", words=["a moment"] * 4, stage=stage)
     """
     pulled, paid = np.asarray(actions), np.asarray(rewards, np.float64)
     known = pulled.ndim == 1 and bool(((pulled >= 0) & (pulled < arms)).all())

@@ -162,13 +162,7 @@ def _shown(value: Any) -> Any:
 
 
 def page_parts(file: Path) -> dict[str, str]:
-    """The parts of a page that a file has, each below a line `<!-- name -->`.
-
-    Example:
-      >>> from gpicljax import viz
-      >>> sorted(page_parts(Path(viz.__file__).parents[1] / "systems/maze_world/figures/map.html"))
-      ['readings', 'script', 'style', 'views']
-    """
+    """The parts of a page that a file has, each below a line `<!-- name -->`."""
     pieces = re.split(r"<!-- (\w+) -->\n", file.read_text(encoding="utf-8"))
     return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 

@@ -38,17 +38,6 @@ def icl_panels(records: Sequence[ICLRecord], *, columns: int = 4) -> Figure:
 
     Raises:
       ValueError: if there is no record.
-
-    Example:
-      >>> import numpy as np
-      >>> from gpicljax.evaluation import icl_record
-      >>> record = icl_record(
-      ...     {"agent": np.tile([0.5, 0.9], (3, 1)), "oracle": np.ones((3, 2))},
-      ...     {"always the same": np.full((3, 2), 0.5)},
-      ...     system="MetaRG", task="V = 2", agent="LSTM", measure="accuracy", context="games",
-      ...     oracle="nearest neighbour",
-      ... )
-      >>> figure = icl_panels([record])
     """
     check(records, "records", list(records), "at least one")
     columns = min(columns, len(records))

@@ -94,14 +94,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def style_axes(axes: "Axes", *, grid: str | None = "y") -> None:
-    """Thin left and bottom spines, quiet ticks, and a faint grid along `"x"`, `"y"` or neither.
-
-    Example:
-      >>> axes = new_figure(4, 3).add_subplot()
-      >>> style_axes(axes, grid=None)
-      >>> axes.spines["top"].get_visible()
-      False
-    """
+    """Thin left and bottom spines, quiet ticks, and a faint grid along `"x"`, `"y"` or neither."""
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(RULE)
@@ -118,14 +111,7 @@ def style_axes(axes: "Axes", *, grid: str | None = "y") -> None:
 
 
 def name_axes(axes: "Axes", xlabel: str, ylabel: str, title: str | None) -> None:
-    """Axis names in body size and a left-aligned title.
-
-    Example:
-      >>> axes = new_figure(4, 3).add_subplot()
-      >>> name_axes(axes, "episode", "return", title=None)
-      >>> axes.get_xlabel(), axes.get_ylabel()
-      ('episode', 'return')
-    """
+    """Axis names in body size and a left-aligned title."""
     axes.set_xlabel(xlabel, fontsize=BODY, color=INK, labelpad=5)
     axes.set_ylabel(ylabel, fontsize=BODY, color=INK, labelpad=6)
     if title:
@@ -133,14 +119,7 @@ def name_axes(axes: "Axes", xlabel: str, ylabel: str, title: str | None) -> None
 
 
 def title_figure(figure: "Figure", title: str) -> None:
-    """A title over the whole figure, at its left edge.
-
-    Example:
-      >>> figure = new_figure(4, 3)
-      >>> title_figure(figure, "Accuracy")
-      >>> figure.get_suptitle()
-      'Accuracy'
-    """
+    """A title over the whole figure, at its left edge."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK)
 
 
@@ -205,12 +184,6 @@ def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
 
     A label that had to move is tied to its level by a thin leader; one whose level lies outside the
     axes is left out. Call it last: the room there is follows from the final limits and layout.
-
-    Example:
-      >>> axes = new_figure(4, 3).add_subplot()
-      >>> label_right(axes, [Label("ours", 0.5, INK), Label("chance", 0.5, MUTED)])
-      >>> [text.get_text() for text in axes.texts if text.get_text()]
-      ['ours', 'chance']
     """
     figure = axes.get_figure(root=True)
     if figure is None:

@@ -156,12 +156,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
 
 
 def trial_space(one: Space) -> spaces.Dict:
-    """What is observed of whole trials, see `Trial`, by what the environment inside shows.
-
-    Example:
-      >>> list(trial_space(spaces.Discrete(16)).spaces)
-      ['now', 'before', 'reached', 'terminated', 'truncated', 'elapsed']
-    """
+    """What is observed of whole trials, see `Trial`, by what the environment inside shows."""
     flag = spaces.Box(0, 1, (), "bool")
     entries: dict[str, Space] = {"now": one, "before": one, "reached": one}
     entries |= {"terminated": flag, "truncated": flag, "elapsed": spaces.Box(0.0, 1.0, (1,))}

@@ -38,13 +38,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(pose: Triple) -> Frame:
-    """The frame of a pose (x, y, angle).
-
-    Example:
-      >>> frame = frame_of((jnp.array(1.0), jnp.array(2.0), jnp.array(np.pi / 2)))
-      >>> f"{frame.x:.1f}, {frame.y:.1f}, {frame.sin:.1f}"
-      '1.0, 2.0, 1.0'
-    """
+    """The frame of a pose (x, y, angle)."""
     x, y, angle = pose
     return Frame(x, y, jnp.cos(angle), jnp.sin(angle))
 
@@ -90,14 +84,7 @@ def entries(table: str, like: jax.Array) -> Pair:
 
 
 def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
-    """One of `entries` for each of an array of numbers `[..., 3, B]`.
-
-    Example:
-      >>> first = np.zeros((3, 1), np.int32)
-      >>> x, _ = jax.jit(entry_at, static_argnums=0)("corner", first, like=np.zeros(1, np.float32))
-      >>> (scene.SCALE * x).round().tolist()  # the first corner of each body, in pixels
-      [[17.0], [-2.0], [-2.0]]
-    """
+    """One of `entries` for each of an array of numbers `[..., 3, B]`."""
     body = jnp.arange(3, dtype=jnp.int32)[:, None]
     flat = 3 * index + body
     x, y = (jnp.asarray(_TABLES[table][..., i].ravel(), like.dtype) for i in range(2))
@@ -126,12 +113,7 @@ def least(values: jax.Array) -> Pair:
 
 
 def pick(condition: jax.Array, a: tuple, b: tuple) -> tuple:
-    """`where` over tuples of arrays.
-
-    Example:
-      >>> [x.tolist() for x in pick(jnp.array([True, False]), (1, 2), (3, 4))]
-      [[1, 3], [2, 4]]
-    """
+    """`where` over tuples of arrays."""
     return tuple(jnp.where(condition, x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -223,13 +205,7 @@ def _cut(points: tuple, features: tuple, origin: Pair, tangent: Pair, index: jax
 
 
 def manifold(frame: Frame, edges: Edges) -> Manifold:
-    """Where bodies in given poses touch given edges.
-
-    Example:
-      >>> frame, edges = Frame(*np.zeros((4, 3, 8))), Edges(*np.zeros((4, 2, 3, 8)))
-      >>> jax.eval_shape(manifold, frame, edges).size.shape
-      (2, 3, 8)
-    """
+    """Where bodies in given poses touch given edges."""
     below, nx, ny, edge_separation, side_separation, side, facing = apart(_axes, frame, edges)
     away = (edge_separation > SKIN) | (side_separation > SKIN)
     on_body = side_separation > 0.98 * edge_separation + 0.001

@@ -34,35 +34,17 @@ def stacked(triples: list[Triple]) -> Triple:
 
 
 def bodies_of(triple: Triple) -> list[Triple]:
-    """The inverse of `stacked`.
-
-    Example:
-      >>> bodies_of(([1, 4, 7], [2, 5, 8], [3, 6, 9]))
-      [(1, 2, 3), (4, 5, 6), (7, 8, 9)]
-    """
+    """The inverse of `stacked`."""
     return [(triple[0][i], triple[1][i], triple[2][i]) for i in range(3)]
 
 
 def slot_of(tree: ArrayTree, slot: int) -> Any:
-    """One entry of the leaves' first axis.
-
-    Example:
-      >>> slot_of({"size": np.array([[1, 2], [3, 4]])}, 1)["size"].tolist()
-      [3, 4]
-    """
+    """One entry of the leaves' first axis."""
     return jax.tree.map(lambda leaf: leaf[slot], tree)
 
 
 def joint_rows(world: World) -> tuple[list[joint.Row], jax.Array, jax.Array]:
-    """The joints' constraints, their limit states, and their impulses to start from.
-
-    Example:
-      >>> def start():
-      ...     return jax.tree.map(lambda x: x[..., None], scene.first_world(jnp.float32))
-      >>> rows, limit, impulses = jax.eval_shape(lambda: joint_rows(start()))
-      >>> len(rows), limit.shape, impulses.shape
-      (2, (2, 1), (4, 2, 1))
-    """
+    """The joints' constraints, their limit states, and their impulses to start from."""
     limit = joint.limit_states(world.pose[2])
     both = joint.rows(world.pose[2], limit)
     stop = jnp.where((limit == world.limit) & (limit != 0), world.joint[2], 0)
@@ -84,16 +66,7 @@ def warm(
 def joint_sweep(
     rows: list[joint.Row], bodies: list[Triple], impulses: list[joint.Impulses]
 ) -> tuple[list[Triple], list[joint.Impulses]]:
-    """One iteration over the joints: the velocities and the impulses.
-
-    Example:
-      >>> def once():
-      ...     world = jax.tree.map(lambda x: x[..., None], scene.first_world(jnp.float32))
-      ...     rows, _, impulses = joint_rows(world)
-      ...     return joint_sweep(rows, bodies_of(world.velocity), unstacked(impulses))
-      >>> [len(part) for part in jax.eval_shape(once)]  # three bodies, two joints
-      [3, 2]
-    """
+    """One iteration over the joints: the velocities and the impulses."""
     bodies, impulses = list(bodies), list(impulses)
     for leg in _ORDER:
         bodies[0], bodies[leg + 1], impulses[leg] = joint.solve(
@@ -103,14 +76,7 @@ def joint_sweep(
 
 
 def integrated(pose: Triple, velocity: Triple, time: jax.Array | float) -> tuple[Triple, Triple]:
-    """Poses after a time, and the velocities, which have upper limits.
-
-    Example:
-      >>> step = jax.jit(integrated)
-      >>> pose, velocity = step((0.0, 5.0, 0.0), (1.0, 0.0, 500.0), time=0.02)
-      >>> [f"{x:.2f}" for x in pose]  # in one step nothing makes more than a quarter turn
-      ['0.02', '5.00', '1.57']
-    """
+    """Poses after a time, and the velocities, which have upper limits."""
     vx, vy, spin = velocity
     shift = time * jnp.sqrt(vx * vx + vy * vy)
     slower = jnp.where(shift > _MOST_SHIFT, _MOST_SHIFT / jnp.where(shift > 0, shift, 1), 1)
@@ -122,14 +88,7 @@ def integrated(pose: Triple, velocity: Triple, time: jax.Array | float) -> tuple
 
 
 def joint_corrections(limit: jax.Array, bodies: list[Triple]) -> tuple[list[Triple], jax.Array]:
-    """One pass of corrections over both joints, and whether both were fine beforehand.
-
-    Example:
-      >>> bodies = bodies_of(np.zeros((3, 3, 8)))
-      >>> bodies, fine = jax.eval_shape(joint_corrections, np.zeros((2, 8), np.int32), bodies)
-      >>> fine.shape
-      (8,)
-    """
+    """One pass of corrections over both joints, and whether both were fine beforehand."""
     bodies = list(bodies)
     fine = jnp.ones(limit.shape[1:], bool)
     for leg in _ORDER:
@@ -141,23 +100,12 @@ def joint_corrections(limit: jax.Array, bodies: list[Triple]) -> tuple[list[Trip
 
 
 def unstacked(joints: jax.Array) -> list[joint.Impulses]:
-    """Impulses `[4, 2, B]` by joint.
-
-    Example:
-      >>> first, second = unstacked(np.arange(8).reshape(4, 2, 1))
-      >>> [x.item() for x in second]
-      [1, 3, 5, 7]
-    """
+    """Impulses `[4, 2, B]` by joint."""
     return [(joints[0, leg], joints[1, leg], joints[2, leg], joints[3, leg]) for leg in range(2)]
 
 
 def restacked(impulses: list[joint.Impulses]) -> jax.Array:
-    """The inverse of `unstacked`.
-
-    Example:
-      >>> restacked([(0, 2, 4, 6), (1, 3, 5, 7)]).tolist()
-      [[0, 1], [2, 3], [4, 5], [6, 7]]
-    """
+    """The inverse of `unstacked`."""
     return jnp.stack([jnp.stack(row) for row in zip(*impulses, strict=True)])
 
 
@@ -172,14 +120,6 @@ def fly(world: World, heights: jax.Array, patience: int) -> tuple[World, jax.Arr
     Returns:
       The world after the step, and whether it holds, `bool[B]`: not for instances near the ground
       or in need of more passes.
-
-    Example:
-      >>> def step(heights):
-      ...     world = jax.tree.map(lambda x: x[..., None], scene.first_world(jnp.float32))
-      ...     return fly(world, heights, patience=4)
-      >>> world, holds = jax.eval_shape(step, np.zeros((11, 1)))
-      >>> world.pose.shape, holds.shape
-      ((3, 3, 1), (1,))
     """
     start = (world.pose[0], world.pose[1], world.pose[2])
 
@@ -231,14 +171,7 @@ def fly(world: World, heights: jax.Array, patience: int) -> tuple[World, jax.Arr
 
 
 def edges_near(heights: jax.Array, pose: jax.Array, velocity: jax.Array) -> tuple[jax.Array, Edges]:
-    """The two edges nearest to where each body will be half a step later: numbers and ends.
-
-    Example:
-      >>> pose, velocity = np.full((3, 3, 1), 10.0), np.zeros((3, 3, 1))
-      >>> number, edges = jax.jit(edges_near)(np.zeros((11, 1)), pose, velocity)
-      >>> number[:, 0, 0].tolist(), edges.ax[:, 0, 0].tolist()
-      ([4, 5], [8.0, 10.0])
-    """
+    """The two edges nearest to where each body will be half a step later: numbers and ends."""
     middle = pose[0] + 0.5 * STEP * velocity[0]
     lower = jnp.floor(middle / scene.EDGE - 0.5).astype(jnp.int32)
     lower = jnp.clip(lower, 0, scene.NUM_EDGES - 2)
@@ -314,12 +247,6 @@ def followed(boxes: Boxes, start: Triple, end: Triple, heights: jax.Array) -> Bo
 
 
 def first_slot(order: jax.Array, number: jax.Array) -> jax.Array:
-    """The slot whose contact is newer and comes first in everything, `int32[3, B]`.
-
-    Example:
-      >>> number = np.array([[[4, 4]], [[5, 5]]])  # [slot, body, batch]
-      >>> first_slot(np.array([[0, 1 << 4]]), number).tolist()
-      [[0, 1]]
-    """
+    """The slot whose contact is newer and comes first in everything, `int32[3, B]`."""
     lower = number.min(0)
     return (lower + ((order >> lower) & 1)) % 2

@@ -37,14 +37,7 @@ _MOST_AXES, _MOST_POINTS, _MOST_ROOTS = 20, 16, 50
 
 
 class Sweep(NamedTuple):
-    """A motion: the pose (x, y of the centre of mass, angle) at its start and at its end.
-
-    Example:
-      >>> sweep = Sweep(start=(0.0, 5.0, 0.0), end=(2.0, 4.0, 0.0))
-      >>> frame = sweep.at(0.5)
-      >>> frame.x, frame.y
-      (1.0, 4.5)
-    """
+    """A motion: the pose (x, y of the centre of mass, angle) at its start and at its end."""
 
     start: Triple
     end: Triple
@@ -172,13 +165,6 @@ def time_of_impact(sweep: Sweep, edges: Edges, active: jax.Array) -> tuple[jax.A
     Returns:
       The time in [0, 1], and whether there is an impact at all: not where they stay apart, nor
       where they overlap from the start.
-
-    Example:
-      >>> zeros = jnp.zeros((4, 2, 3, 8))
-      >>> sweep = Sweep(start=tuple(zeros[:3]), end=tuple(zeros[:3]))
-      >>> time, hit = jax.eval_shape(time_of_impact, sweep, Edges(*zeros), zeros[0] == 0)
-      >>> time.shape, hit.dtype
-      ((2, 3, 8), dtype('bool'))
     """
 
     def settle_point(loop: tuple) -> tuple:

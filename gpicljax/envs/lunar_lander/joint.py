@@ -63,11 +63,6 @@ def limit_states(angles: jax.Array) -> jax.Array:
 
     Args:
       angles: of the three bodies, float `[3, B]`.
-
-    Example:
-      >>> angles = np.array([[0.0, 0.0], [0.5, 0.0], [-0.5, 0.0]])
-      >>> jax.jit(limit_states)(angles).tolist()
-      [[0, -1], [0, 1]]
     """
     angle = angles[1:] - angles[0] - _column(scene.START_TILT, angles)
     lowest, highest = (_column(scene.LIMITS[:, i], angles) for i in range(2))

@@ -92,11 +92,5 @@ def advance(world: World, heights: jax.Array, over: jax.Array) -> World:
 
 @jax.jit
 def fly_alone(world: World, heights: jax.Array) -> World:
-    """A step high above the ground, unbatched: as `advance`, but without contacts.
-
-    Example:
-      >>> from gpicljax.envs.lunar_lander.scene import first_world
-      >>> jax.eval_shape(fly_alone, first_world(jnp.float32), jnp.zeros(11)).pose.shape
-      (3, 3)
-    """
+    """A step high above the ground, unbatched: as `advance`, but without contacts."""
     return _fly(world, heights)

@@ -107,12 +107,7 @@ class World:
 
 
 def first_world(dtype: jnp.dtype) -> World:
-    """The world before its first step: the craft at the top, its legs not yet drawn in.
-
-    Example:
-      >>> [f"{x:.2f}" for x in first_world(jnp.float32).pose[0]]  # the lander, then its legs
-      ['10.00', '10.67', '9.33']
-    """
+    """The world before its first step: the craft at the top, its legs not yet drawn in."""
     x = WIDTH / 2 - np.array([0.0, *(LEG_SIDE * LEG_AWAY)])
     pose = np.stack([x, HEIGHT + RISE, [0.0, *START_TILT]])
     zeros = jnp.zeros((3, 3), dtype)

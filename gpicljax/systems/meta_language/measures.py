@@ -65,12 +65,7 @@ def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np
 
 
 def adaptive_ngrams(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:
-    """Nats per token of `adaptive_ngram` for every order up to `order`: `float64[order + 1, N, T]`.
-
-    Example:
-      >>> adaptive_ngrams([[0, 1, 0, 1]], order=2, vocab_size=2).shape
-      (3, 1, 3)
-    """
+    """Nats per token of `adaptive_ngram` for all orders to `order`: `float64[order + 1, N, T]`."""
     x = np.asarray(tokens)
     whole = x.ndim == 2 and x.shape[1] >= 2
     check_array(whole, "tokens", x, "int[N, T + 1] with T of at least 1")
@@ -124,12 +119,7 @@ def _context_numbers(x: NDArray[np.int64], order: int) -> list[NDArray[np.int64]
 
 
 def next_token_chances(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:
-    """What the `adaptive_ngram` expects after a text int `[T]`: `float64[vocab_size]`.
-
-    Example:
-      >>> next_token_chances([0, 1, 0, 1, 0], order=1, vocab_size=2).round(2).tolist()
-      [0.17, 0.83]
-    """
+    """What the `adaptive_ngram` expects after a text int `[T]`: `float64[vocab_size]`."""
     x = np.asarray(tokens, np.int64)
     chances = np.full(vocab_size, 1 / vocab_size)
     after = np.ones(len(x), bool)  # the places whose last k tokens before them are the text's last
@@ -163,12 +153,6 @@ def softmax_regression(
 
     Returns:
       Float `[N, T]`.
-
-    Example:
-      >>> text = jnp.tile(jnp.array([0, 1, 2]), 30)[None]
-      >>> nats = softmax_regression(text, 1.0, 0.5, slots=2, vocab_size=3)
-      >>> nats.shape, bool(nats[0, -1] < 0.2)
-      ((1, 89), True)
     """
     ages = jnp.arange(slots)
     rates = rate * decay ** ages[:, None]
@@ -204,10 +188,6 @@ def mixture(nats: ArrayLike, share: float = SHARE) -> NDArray[np.float64]:
       `float64[N, T]`.
 
     Source: the fixed share of Herbster & Warmuth (1998).
-
-    Example:
-      >>> bool(mixture([[[0.1] * 50], [[2.0] * 50]])[0, -1] < 0.2)
-      True
     """
     x = np.moveaxis(np.asarray(nats, np.float64), -1, 0)
     weights = np.full(x.shape[1:], 1 / x.shape[1])
@@ -229,11 +209,6 @@ def chosen_elsewhere(nats: NDArray[Any], part: slice) -> NDArray[np.int64]:
     Args:
       nats: float `[K, N, T]` of K predictors, N >= 2.
       part: positions over which the mean is taken.
-
-    Example:
-      >>> nats = np.array([[[1.0], [3.0], [1.0]], [[2.0], [2.0], [2.0]]])
-      >>> chosen_elsewhere(nats, slice(None)).tolist()
-      [1, 0, 1]
     """
     means = nats[:, :, part].mean(-1, dtype=np.float64)
     by_parity = [means[:, parity::2].mean(-1).argmin() for parity in (0, 1)]
@@ -260,10 +235,6 @@ def continued_by_counting(
 
     Returns:
       `int64[N, length]`.
-
-    Example:
-      >>> continued_by_counting(np.tile([0, 1, 2], (1, 9)), 4, 1, 3, temperature=0.1).tolist()
-      [[0, 1, 2, 0]]
     """
     draw, total = np.random.default_rng(seed), prompts.shape[1]
     texts = np.concatenate([prompts, np.zeros((len(prompts), length), np.int64)], axis=1)
@@ -289,12 +260,7 @@ class Nulls(NamedTuple):
 
 
 def nulls(tokens: NDArray[Any], vocab_size: int) -> Nulls:
-    """Runs all predictors on sequences int `[N, T + 1]`.
-
-    Example:
-      >>> nulls(np.zeros((2, 5), np.uint8), vocab_size=4).mixture.shape
-      (2, 4)
-    """
+    """Runs all predictors on sequences int `[N, T + 1]`."""
     ngrams = adaptive_ngrams(tokens, ORDERS - 1, vocab_size)
     each = [softmax_regression(tokens, *some, SLOTS, vocab_size) for some in REGRESSIONS]
     regressions = np.asarray(each, np.float64)

@@ -86,14 +86,6 @@ def first_questions(
 
     Yields:
       The example (an action, or None), whether the list runs backwards, and the messages.
-
-    Example:
-      >>> variants = first_questions(PromptSettings(), Discrete(1), Discrete(2), 200)
-      >>> example, backwards, messages = list(variants)[-1]
-      >>> example, backwards, "There are 2 actions: 1, 0." in messages[0].content
-      (1, True, True)
-      >>> messages[1].content[-11:]
-      '[SELECT: 1]'
     """
     session = TrialSession(settings, observations, actions, limit, explanation)
     session.begin(start)
@@ -185,14 +177,7 @@ def ask_first_questions(
 
 
 def answer_bias(answers: FirstAnswers) -> AnswerBias:
-    """What answers follow; intervals are of 95 %, over repetitions.
-
-    Example:
-      >>> echoes = np.broadcast_to(np.arange(3)[:, None, None], (3, 2, 4))
-      >>> found = answer_bias(FirstAnswers(echoes, np.zeros((2, 4), int)))
-      >>> found.echo.mean, found.label, round(found.label_plain, 2)
-      (1.0, 0.0, 0.67)
-    """
+    """What answers follow; intervals are of 95 %, over repetitions."""
     shown, plain = np.asarray(answers.shown), np.asarray(answers.plain)
     count, _, repeats = shown.shape
     names = np.arange(count)

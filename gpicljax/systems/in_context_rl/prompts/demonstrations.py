@@ -41,15 +41,6 @@ def expert_decisions(
 
     Raises:
       ValueError: for numbers below 1.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.wrappers import WithOptimalActions
-      >>> lake = WithOptimalActions(gpicljax.make("FrozenLake-v1", is_slippery=False))
-      >>> env = Trial(lake, actions=6)
-      >>> (shown,) = expert_decisions(jax.random.key(0), env, env.default_params, 1)
-      >>> len(shown), shown[-1].reward, shown[-1].ended
-      (6, 1.0, True)
     """
     check_at_least(1, trials=trials)
     space, limit = env.action_space(), int(env.horizon(params))

@@ -143,9 +143,6 @@ def play_trial(settings: PromptSettings, actions: int, max_tokens: int) -> Solve
       settings: how trials are told.
       actions: of a trial.
       max_tokens: the longest reply.
-
-    Example:
-      >>> solver = play_trial(PromptSettings(), actions=50, max_tokens=256)
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:

@@ -336,11 +336,6 @@ def ucb1_parts(
 
     Returns:
       The mean payment, 0 without a pull; and the bonus, infinite without one.
-
-    Example:
-      >>> value, bonus = ucb1_parts(2, 1.0, 8)
-      >>> value, round(bonus, 3)
-      (0.5, 1.442)
     """
     if count == 0:
         return 0.0, math.inf

@@ -287,12 +287,7 @@ class Noise(NamedTuple):
 
 
 def sample_noise(key: jax.Array, episodes: int, settings: Demonstration) -> Noise:
-    """Draws what differs from episode to episode.
-
-    Example:
-      >>> sample_noise(jax.random.key(0), 8, Demonstration()).epsilon.shape
-      (8,)
-    """
+    """Draws what differs from episode to episode."""
     dtype = jnp.result_type(float)
     ranges = jnp.asarray([settings.probability, settings.epsilon, (0, 1)], dtype)
     low, high = ranges[:, :1], ranges[:, 1:]
@@ -306,14 +301,6 @@ def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent
       env: the environment.
       noise: how badly, in each of B episodes.
       settings: how episodes are made.
-
-    Example:
-      >>> settings = Demonstration(length=16)
-      >>> noise = sample_noise(jax.random.key(0), 8, settings)
-      >>> agent = demonstrator(MazeWorld(), noise, settings)
-      >>> memory, time = jax.eval_shape(lambda: agent.initial_carry(8))
-      >>> memory.kept.shape
-      (8, 15, 15)
     """
     rule = privileged_agent(env, noise.probability, settings.rule)
     space = env.action_space()

@@ -83,11 +83,6 @@ def check(params: Params, size: int, max_landmarks: int, continuous: bool) -> No
       size: the cap on n.
       max_landmarks: the cap on landmarks.
       continuous: whether the agent has a body that must fit between walls.
-
-    Example:
-      >>> check(default_params(15, 10), size=9, max_landmarks=10, continuous=False)
-      Traceback (most recent call last):
-      ValueError: size: got 15; accepted: odd, 7 .. 9; make(..., size=...) raises the cap
     """
     n = np.asarray(params.size)
     fine = (n <= size) & (n % 2 == 1)
@@ -129,13 +124,6 @@ def sample_contents(
 
     Returns:
       The task.
-
-    Example:
-      >>> maze = Maze(size=jnp.int32(7), walls=jnp.zeros((7, 7), bool))
-      >>> def draw(key):
-      ...     return sample_contents(key, maze, default_params(7, 3), 3, "default")
-      >>> jax.eval_shape(draw, jax.random.key(0)).landmarks.shape
-      (3, 2)
     """
     dtype = jnp.result_type(float)
     textures_key, places_key, values_key, lengths_key = jax.random.split(key, 4)

@@ -21,32 +21,17 @@ _CORNER = 0.708  # cells from a wall cell's middle to its corners, as the refere
 
 
 def cell_of(position: jax.Array, cell_size: jax.Array) -> jax.Array:
-    """The cell, `int32[2]`, of a position, float `[2]` in metres.
-
-    Example:
-      >>> cell_of(jnp.array([3.0, 5.5]), jnp.array(2.0)).tolist()
-      [1, 2]
-    """
+    """The cell, `int32[2]`, of a position, float `[2]` in metres."""
     return jnp.floor(position / cell_size).astype(jnp.int32)
 
 
 def middle_of(cell: jax.Array, cell_size: jax.Array) -> jax.Array:
-    """The position, float `[2]` in metres, of the middle of a cell, `int32[2]`.
-
-    Example:
-      >>> middle_of(jnp.array([1, 2]), jnp.array(2.0)).tolist()
-      [3.0, 5.0]
-    """
+    """The position, float `[2]` in metres, of the middle of a cell, `int32[2]`."""
     return (cell + 0.5).astype(cell_size.dtype) * cell_size
 
 
 def quarter_of(heading: jax.Array) -> jax.Array:
-    """The nearest quarter of a turn, `int32[]` in 0 .. 3: +x, +y, -x, -y.
-
-    Example:
-      >>> quarter_of(jnp.array(-np.pi / 2)).item()
-      3
-    """
+    """The nearest quarter of a turn, `int32[]` in 0 .. 3: +x, +y, -x, -y."""
     return jnp.round(heading / (np.pi / 2)).astype(jnp.int32) % 4
 
 
@@ -69,12 +54,6 @@ def turn_or_go(
 
     Returns:
       The next cell and quarter.
-
-    Example:
-      >>> walls = jnp.zeros((5, 5), bool)
-      >>> cell, quarter = jax.jit(turn_or_go)(walls, jnp.array([1, 1]), jnp.int32(0), FORWARD)
-      >>> cell.tolist(), quarter.item()
-      ([2, 1], 0)
     """
     sign = (action == FORWARD).astype(jnp.int32) - (action == BACK)
     turn = (action == TURN_RIGHT).astype(jnp.int32) - (action == TURN_LEFT)
@@ -143,13 +122,6 @@ def drive(
 
     Returns:
       The next position, and the next heading in [0, 2 pi).
-
-    Example:
-      >>> walls = jnp.zeros((5, 5), bool)
-      >>> middle, east, forward = jnp.array([3.0, 3.0]), jnp.array(0.0), jnp.array([0.0, 1.0])
-      >>> position, heading = jax.jit(drive)(walls, middle, east, forward, jnp.array(2.0))
-      >>> f"{position[0]:.2f}"
-      '3.10'
     """
     dtype = position.dtype
     action = jnp.clip(jnp.nan_to_num(action.astype(dtype)), -1, 1)

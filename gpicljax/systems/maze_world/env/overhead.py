@@ -117,16 +117,6 @@ def with_landmarks(
 
     Returns:
       A picture.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("MazeWorld-v0", size=9)
-      >>> def picture(key):
-      ...     task = env.sample_task(key, env.default_params)
-      ...     floor, every = jnp.zeros((72, 72, 3)), jnp.ones(10, bool)
-      ...     return with_landmarks(floor, task, every, target=jnp.int32(0), pixels=8)
-      >>> jax.eval_shape(picture, jax.random.key(0)).shape
-      (72, 72, 3)
     """
     landmark = _spread(task.landmark_at.astype(jnp.int32), pixels)
     there, index = landmark >= 0, jnp.maximum(landmark, 0)
@@ -159,13 +149,6 @@ def with_agent(
 
     Returns:
       A picture.
-
-    Example:
-      >>> @jax.jit
-      ... def picture(position):
-      ...     return with_agent(jnp.full((16, 16, 3), 200.0), position, heading=None, pixels=16)
-      >>> picture(np.array([0.5, 0.5]))[8, [0, 8]].tolist()  # the floor, and the agent
-      [[200.0, 200.0, 200.0], [24.0, 24.0, 28.0]]
     """
     size = (picture.shape[0], picture.shape[1])
     place = to_pixels(position, pixels)

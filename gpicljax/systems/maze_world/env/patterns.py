@@ -81,12 +81,7 @@ def _cells(rng: np.random.Generator, side: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def brick(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Courses of bricks, each a little different.
-
-    Example:
-      >>> brick(np.random.default_rng(0), main=(0.7, 0.2, 0.2), joint=(0.7, 0.7, 0.6)).shape
-      (64, 64, 3)
-    """
+    """Courses of bricks, each a little different."""
     inside, tone = _stones(rng, rows=4, columns=2, joint=1.6)
     light = 0.78 + 0.3 * tone + 0.3 * (_rough(rng, 8, 8) - 0.5)
     return _coloured(inside, joint, (0, 0, 0)) + _lit(_coloured(inside, (0, 0, 0), main), light)
@@ -109,12 +104,7 @@ def tiles(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
 
 
 def planks(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Upright boards with grain.
-
-    Example:
-      >>> planks(np.random.default_rng(0), main=(0.8, 0.6, 0.3), joint=(0.3, 0.1, 0.1)).shape
-      (64, 64, 3)
-    """
+    """Upright boards with grain."""
     boards = 4
     width = SIZE // boards
     board = np.floor(_COLUMN / width).astype(int)
@@ -126,24 +116,14 @@ def planks(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
 
 
 def cobbles(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Rounded stones in mortar.
-
-    Example:
-      >>> cobbles(np.random.default_rng(0), main=(0.5, 0.5, 0.5), joint=(0.2, 0.2, 0.2)).shape
-      (64, 64, 3)
-    """
+    """Rounded stones in mortar."""
     border, tone = _cells(rng, side=5)
     light = 0.62 + 0.3 * tone + 0.3 * np.clip(border / 9, 0, 1) + 0.2 * (_rough(rng, 8, 8) - 0.5)
     return _lit(_coloured(border / 2.2 - 0.3, joint, main), light)
 
 
 def mossy(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Rounded stones overgrown with the second colour.
-
-    Example:
-      >>> mossy(np.random.default_rng(0), main=(0.6, 0.6, 0.5), joint=(0.3, 0.5, 0.1)).shape
-      (64, 64, 3)
-    """
+    """Rounded stones overgrown with the second colour."""
     dark = tuple(0.35 * c for c in joint)
     stones = cobbles(rng, main, (dark[0], dark[1], dark[2]))
     cover = np.clip(4 * (_rough(rng, 4, 4) - 0.45), 0, 1)[..., None]
@@ -152,35 +132,20 @@ def mossy(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
 
 
 def plaster(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """A rough even surface with stains.
-
-    Example:
-      >>> plaster(np.random.default_rng(0), main=(0.9, 0.9, 0.8), joint=(0.7, 0.6, 0.5)).shape
-      (64, 64, 3)
-    """
+    """A rough even surface with stains."""
     stains = np.clip(2.2 * (_rough(rng, 3, 3, 5) - 0.5), 0, 1)
     return _lit(_coloured(stains, main, joint), 0.85 + 0.3 * _rough(rng, 16, 16, 3))
 
 
 def strata(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Wavy layers one above the other.
-
-    Example:
-      >>> strata(np.random.default_rng(0), main=(0.9, 0.8, 0.6), joint=(0.7, 0.6, 0.4)).shape
-      (64, 64, 3)
-    """
+    """Wavy layers one above the other."""
     wave = _ROW / SIZE * 4 + 0.9 * _noise(rng, 3, 3)
     share = 0.5 + 0.5 * np.sin(2 * np.pi * wave)
     return _lit(_coloured(share, joint, main), 0.8 + 0.35 * _rough(rng, 12, 6))
 
 
 def plates(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Metal plates with rivets.
-
-    Example:
-      >>> plates(np.random.default_rng(0), main=(0.6, 0.6, 0.7), joint=(0.2, 0.2, 0.2)).shape
-      (64, 64, 3)
-    """
+    """Metal plates with rivets."""
     inside, tone = _stones(rng, rows=2, columns=1, joint=2.0, shift=0.0)
     light = 0.8 + 0.15 * tone + 0.3 * (_noise(rng, 32, 2) - 0.5)
     away = np.hypot((_ROW + 6) % 32 - 12 + 0.0, ((_COLUMN + 3) % 16 - 8) * 2.0)
@@ -189,12 +154,7 @@ def plates(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
 
 
 def weave(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Diagonal bands crossing over and under.
-
-    Example:
-      >>> weave(np.random.default_rng(0), main=(0.8, 0.7, 0.4), joint=(0.4, 0.3, 0.2)).shape
-      (64, 64, 3)
-    """
+    """Diagonal bands crossing over and under."""
     a, b = (_COLUMN + _ROW) % 32, (_COLUMN - _ROW) % 32
     over = (a < 16) ^ (b < 16)
     ridge = np.where(over, np.sin(np.pi * (a % 16) / 16), np.sin(np.pi * (b % 16) / 16))
@@ -209,12 +169,7 @@ CEILINGS: tuple[Pattern, ...] = (planks, plaster, plates, blocks, weave)
 
 
 def texels(colours: np.ndarray) -> np.ndarray:
-    """As bytes, `uint8[64, 64, 3]`.
-
-    Example:
-      >>> texels(np.array([[[0.0, 0.5, 1.2]]])).tolist()
-      [[[0, 128, 255]]]
-    """
+    """As bytes, `uint8[64, 64, 3]`."""
     return np.floor(255 * np.clip(colours, 0, 1) + 0.5).astype(np.uint8)
 
 
@@ -231,12 +186,7 @@ def draw(rng: np.random.Generator, kinds: tuple[Pattern, ...]) -> np.ndarray:
 
 
 def default_walls() -> np.ndarray:
-    """Six that are easy to tell apart, `uint8[6, 64, 64, 3]`.
-
-    Example:
-      >>> default_walls().shape
-      (6, 64, 64, 3)
-    """
+    """Six that are easy to tell apart, `uint8[6, 64, 64, 3]`."""
     kinds: list[tuple[Pattern, Colour, Colour]] = [
         (brick, (0.66, 0.24, 0.17), (0.72, 0.67, 0.60)),
         (blocks, (0.40, 0.48, 0.66), (0.13, 0.16, 0.25)),
@@ -251,21 +201,11 @@ def default_walls() -> np.ndarray:
 
 
 def default_ground() -> np.ndarray:
-    """Grey cobbles, `uint8[1, 64, 64, 3]`.
-
-    Example:
-      >>> default_ground().shape
-      (1, 64, 64, 3)
-    """
+    """Grey cobbles, `uint8[1, 64, 64, 3]`."""
     rng = np.random.default_rng(20)
     return texels(cobbles(rng, (0.55, 0.53, 0.50), (0.20, 0.19, 0.18)))[None]
 
 
 def default_ceiling() -> np.ndarray:
-    """Dark boards, `uint8[1, 64, 64, 3]`.
-
-    Example:
-      >>> default_ceiling().shape
-      (1, 64, 64, 3)
-    """
+    """Dark boards, `uint8[1, 64, 64, 3]`."""
     return texels(planks(np.random.default_rng(30), (0.45, 0.30, 0.19), (0.12, 0.07, 0.04)))[None]

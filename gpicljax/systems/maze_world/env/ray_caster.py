@@ -90,17 +90,7 @@ def at_once(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> ja
 
 
 def in_tiles(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
-    """Frames made a few at a time, as a CPU's caches like it; see `frames`.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> draw = functools.partial(in_tiles, Screen(12, 16, 1.0), np.zeros(3 * 4096, np.uint32))
-      >>> jax.eval_shape(draw, mazes, shots).shape
-      (5, 12, 16, 3)
-    """
+    """Frames made a few at a time, as a CPU's caches like it; see `frames`."""
     count = shots.maze.shape[0]
     result = jnp.zeros((count, screen.height, screen.width, 3), jnp.uint8)
     size = math.ceil(count / max(math.ceil(count / _TILE), 1))

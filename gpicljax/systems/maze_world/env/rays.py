@@ -230,17 +230,6 @@ def count_beams(mazes: Mazes, shots: Shots, rays: Rays, depth: jax.Array) -> jax
 
     Returns:
       `int32[F]`.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> def most(mazes, shots):
-      ...     rays = cast(Screen(4, 8, slope=1.0), mazes, shots)
-      ...     return count_beams(mazes, shots, rays, depth=jnp.ones((5, 8)))
-      >>> jax.eval_shape(most, mazes, shots).shape
-      (5,)
     """
     count = jnp.zeros(depth.shape, jnp.int32)
     for word in _beam_words(mazes, shots, rays, depth):
@@ -255,17 +244,6 @@ def nearest_beams(
 
     Returns:
       `uint32[slots, F, W]`.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> def two(mazes, shots):
-      ...     rays = cast(Screen(4, 8, slope=1.0), mazes, shots)
-      ...     return nearest_beams(2, mazes, shots, rays, depth=jnp.ones((5, 8)))
-      >>> jax.eval_shape(two, mazes, shots).shape
-      (2, 5, 8)
     """
     words = _beam_words(mazes, shots, rays, depth)
     if slots == len(words):
@@ -278,13 +256,7 @@ def nearest_beams(
 
 
 def beam_depth(word: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Whether there is a beam, its depth in cells, and its landmark.
-
-    Example:
-      >>> word = np.float32(2.5).view(np.uint32) | np.uint32(3)
-      >>> [x.item() for x in beam_depth(jnp.asarray(word))]
-      [True, 2.5, 3]
-    """
+    """Whether there is a beam, its depth in cells, and its landmark."""
     depth = lax.bitcast_convert_type(word & ~_LANDMARK, jnp.float32)
     seen = word != _NONE
     return seen, jnp.where(seen, depth, 1), (word & _LANDMARK).astype(jnp.int32)

@@ -114,12 +114,7 @@ def register_textures(name: str, source: Source) -> None:
 
 
 def registered_textures() -> list[str]:
-    """Names of the known sets, sorted.
-
-    Example:
-      >>> "default" in registered_textures()
-      True
-    """
+    """Names of the known sets, sorted."""
     return sorted(_SOURCES)
 
 

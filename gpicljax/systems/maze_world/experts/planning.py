@@ -40,12 +40,7 @@ def place(cell: jax.Array, size: int) -> jax.Array:
 
 
 def steps_to_neighbours(size: int) -> tuple[int, ...]:
-    """How far a cell's neighbours are along the list of P^2 cells, in the order of `NEIGHBOURS`.
-
-    Example:
-      >>> sorted(steps_to_neighbours(5))
-      [-7, -1, 1, 7]
-    """
+    """How far a cell's neighbours are along the list of P^2 cells, in the order of `NEIGHBOURS`."""
     return tuple(int(dx) * (size + 2) + int(dy) for dx, dy in NEIGHBOURS)
 
 

@@ -135,12 +135,7 @@ class Episodes:
 
 
 def checked_actions(space: Any) -> spaces.Discrete | spaces.Box:
-    """The space, if its actions can be asked about; refuses others.
-
-    Example:
-      >>> checked_actions(spaces.Discrete(2))
-      Discrete(n=2)
-    """
+    """The space, if its actions can be asked about; refuses others."""
     real = isinstance(space, spaces.Box) and len(space.shape) <= 1
     real = real and np.isfinite([space.low, space.high]).all() and space.low < space.high
     accepted = "a Discrete, or a Box with finite bounds whose members are numbers or vectors"

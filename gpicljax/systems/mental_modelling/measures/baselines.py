@@ -178,14 +178,6 @@ def copy_last(queries: Queries) -> Answers:
 def same_change(queries: Queries) -> Answers:
     """The last known change once more: of a state's elements, or of an action that is a number.
 
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = episode_from_actions([0.0, 0.2, 0.3, 0.3])
-      >>> asked = build_queries(walk, "next_action", form="absolute", history=2)
-      >>> same_change(asked).values.tolist()
-      [[0.4], [0.4]]
-
     Raises:
       ValueError: where neither is asked for.
     """
@@ -316,15 +308,7 @@ def votes(queries: Queries, rule: Rule) -> Answers:
 
 
 def always_agree(queries: Queries) -> Answers:
-    """Every action that is argued about is the agent's: what a model does that likes to say yes.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "argue", history=3)
-      >>> always_agree(asked).values.tolist()
-      [[1], [1]]
-    """
+    """Every action that is argued about is the agent's: what a model does that likes to say yes."""
     return _all_parsed(np.ones_like(queries.truth))
 
 

@@ -102,15 +102,7 @@ COORDINATES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def is_lawful(queries: Queries) -> bool:
-    """Whether `physics_answers` knows anything about a task and question.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> car = episode_from_actions([0, 1, 2], environment="MountainCar-v0")
-      >>> [is_lawful(build_queries(car, q, history=0)) for q in ("next_state", "next_action")]
-      [True, False]
-    """
+    """Whether `physics_answers` knows anything about a task and question."""
     name = unversioned(queries.environment)
     if queries.question == "next_action":
         return name in COORDINATES

@@ -143,22 +143,12 @@ def to_bins(values: ArrayTree, low: float, high: float, decimals: int = 4, bins:
 
 
 def from_bins(parts: Any, low: float, high: float, decimals: int = 4) -> np.ndarray:
-    """The middles of parts of a range, rounded; see `to_bins`.
-
-    Example:
-      >>> from_bins([0, 5, 9], -2.0, 2.0).tolist()
-      [-1.8, 0.2, 1.8]
-    """
+    """The middles of parts of a range, rounded; see `to_bins`."""
     return rounded(low + (np.asarray(parts) + 0.5) * (high - low) / BINS, decimals)
 
 
 def change_class(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Whether each element increased, decreased or stayed; of numbers that are rounded already.
-
-    Example:
-      >>> change_class(np.array([0.1, 0.1, 0.1]), np.array([0.2, 0.0, 0.1])).tolist()
-      [1, 0, 2]
-    """
+    """Whether each element increased, decreased or stayed; of numbers that are rounded already."""
     return np.where(after > before, INCREASE, np.where(after < before, DECREASE, UNCHANGED))
 
 
@@ -297,13 +287,6 @@ def take_queries(queries: Queries, which: np.ndarray) -> Queries:
     Args:
       queries: Q of them.
       which: `int[M]`.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0]), "next_action", history=1)
-      >>> take_queries(asked, np.array([2])).step.tolist()
-      [3]
     """
     per_query = (
         "past_states", "past_actions", "past_rewards", "state", "action", "reward", "next_state",

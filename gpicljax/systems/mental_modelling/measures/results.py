@@ -188,8 +188,6 @@ def load_rows(path: str | Path) -> tuple[list[QuestionResult], list[Comparison],
 
     Raises:
       SavedError: for a file that is missing, damaged or of something else.
-
-    Example: see `save_rows`.
     """
     path = Path(path)
     try:
@@ -297,14 +295,6 @@ def pooled(
       queries: Q of them.
       answers: of S readers.
       others: of as many, or of one rule, which then answers beside each of them.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import copy_last
-      >>> asked = build_queries(episode_from_actions([1, 1, 0, 1]), "next_action", history=1)
-      >>> triple = pooled(asked, [copy_last(asked)] * 2, [copy_last(asked)])
-      >>> [len(x.parsed) for x in triple[1:]], triple[0].step.tolist()
-      ([6, 6], [1, 2, 3, 1, 2, 3])
     """
     count = len(answers)
     if count == len(others) == 1:
@@ -358,13 +348,6 @@ def compare(
 
     Returns:
       The comparison; None if nothing was asked with a history.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import copy_last
-      >>> walk = build_queries(episode_from_actions([1, 1, 0, 1, 1, 1]), "next_action", history=1)
-      >>> compare([(walk, copy_last(walk), copy_last(walk))], "mine", "copy last").lead
-      0.0
     """
     told = [each for each in asked if each[0].history > 0]
     if not told:

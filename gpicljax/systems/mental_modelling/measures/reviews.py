@@ -39,11 +39,6 @@ class Review:
       automatic: `bool[N]`, right by the agent's action.
       errors: `bool[N, 6]`, of the types `published.ERRORS`.
       sheet: what tells sheets apart: a digest of their replies.
-
-    Example:
-      >>> review = Review("m", "j", np.array([1.0, 0.0]), np.array([True, True]), np.eye(2, 6) > 0)
-      >>> review.manual_accuracy, review.automatic_accuracy, review.error_counts
-      (0.5, 1.0, (1, 1, 0, 0, 0, 0))
     """
 
     model: str

@@ -62,12 +62,7 @@ def task_names() -> tuple[str, ...]:
 
 
 def is_published(environment: str) -> bool:
-    """Whether there is a published text about an environment.
-
-    Example:
-      >>> is_published("Pendulum-v1"), is_published("FrozenLake-v1")
-      (True, False)
-    """
+    """Whether there is a published text about an environment."""
     return unversioned(environment) in task_names()
 
 

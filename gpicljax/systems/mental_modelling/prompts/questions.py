@@ -190,13 +190,6 @@ def answer_schema(queries: Queries, settings: QuestionSettings = DEFAULT) -> str
     """What a request has besides, so that a server is held to the form that is asked for.
 
     See `llm.prompts.schema_request`; `answer_in` reads the replies.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(episode_from_actions([0, 1, 1]), "next_action", history=2)
-      >>> "(0|1)" in answer_schema(asked)
-      True
     """
     if settings.wording == "paper":
         return schema_request(paper_answer_schema(queries), settings.reasons)

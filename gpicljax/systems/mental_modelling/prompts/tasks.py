@@ -165,12 +165,5 @@ TASKS: Mapping[str, TaskText] = {
 
 
 def task_text(environment: str) -> TaskText | None:
-    """What there is to tell about an environment; None if nothing is known.
-
-    Example:
-      >>> task_text("MountainCar-v0").start
-      'Somewhere from -0.6 to -0.4, at rest.'
-      >>> task_text("Walk") is None
-      True
-    """
+    """What there is to tell about an environment; None if nothing is known."""
     return TASKS.get(unversioned(environment))

@@ -39,13 +39,7 @@ class Calibrated(NamedTuple):
 
 
 def nats_per_token(key: jax.Array, tables: jax.Array, scale: jax.Array) -> jax.Array:
-    """The mean of -log p of `NUM_SEQUENCES` sequences of `LENGTH` tokens, float `[]`.
-
-    Example:
-      >>> tables, scale = jnp.zeros((1, 32, 32)), jnp.ones(())
-      >>> jax.eval_shape(nats_per_token, jax.random.key(0), tables, scale).shape
-      ()
-    """
+    """The mean of -log p of `NUM_SEQUENCES` sequences of `LENGTH` tokens, float `[]`."""
     drawn = sequences(key, tables[None], scale[None], LENGTH, NUM_SEQUENCES, with_log_probs=True)
     return -jnp.mean(jnp.asarray(drawn[1]))
 
@@ -67,14 +61,6 @@ def by_rejection(
       low: float `[]`, in nats.
       high: float `[]`, in nats.
       rounds: at least 1.
-
-    Example:
-      >>> def draw(key):
-      ...     return jax.random.normal(key, (2, 8, 8))
-      >>> def find(key):
-      ...     return by_rejection(key, draw, jnp.array(5.0), 0.5, 1.0, rounds=4)
-      >>> jax.eval_shape(find, jax.random.key(0)).tables.shape
-      (2, 8, 8)
     """
 
     def propose(carry: tuple[jax.Array, Calibrated]) -> tuple[jax.Array, Calibrated]:
@@ -114,12 +100,6 @@ def by_scale(
       low: float `[]`, in nats.
       high: float `[]`, in nats.
       rounds: scales to try, at least 1.
-
-    Example:
-      >>> def find(key):
-      ...     return by_scale(key, jnp.zeros((2, 8, 8)), jnp.array(5.0), 0.5, 1.0, rounds=4)
-      >>> jax.eval_shape(find, jax.random.key(0)).scale.shape
-      ()
     """
 
     def attempt(carry: tuple) -> tuple:

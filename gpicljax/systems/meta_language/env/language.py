@@ -82,12 +82,7 @@ def sample_theta(
 
 
 def num_slots(max_order: int, slot_weights: SlotWeights) -> int:
-    """How many of the last tokens can matter at all: under `reference`, the oldest does not.
-
-    Example:
-      >>> num_slots(3, "reference"), num_slots(3, "uniform")
-      (2, 3)
-    """
+    """How many of the last tokens can matter at all: under `reference`, the oldest does not."""
     return max(1, max_order - (slot_weights == "reference"))
 
 
@@ -96,10 +91,6 @@ def weights_of_slots(order: jax.Array, num: int, slot_weights: SlotWeights) -> j
 
     The k-th oldest of the n slots (k = 0 .. n - 1) weighs k / n under `reference`, so that the
     oldest token has no influence, and 1 / n under `uniform`. Slots beyond n weigh nothing.
-
-    Example:
-      >>> weights_of_slots(jnp.int32(4), 5, "uniform").tolist()
-      [0.25, 0.25, 0.25, 0.25, 0.0]
     """
     ages = jnp.arange(num, dtype=jnp.int32)
     weights = order - 1 - ages if slot_weights == "reference" else jnp.ones_like(ages)
@@ -112,12 +103,6 @@ def tables_of(theta: Theta, order: jax.Array, slot_weights: SlotWeights) -> jax.
 
     Entry `[a, x]` is the contribution of token x at age a; the output bias is part of age 0. The
     logits that follow a context are the sum over its ages, see `logits_after`.
-
-    Example:
-      >>> def tables(key):
-      ...     return tables_of(sample_theta(key, 1.0, 3, 32, 16, 8), jnp.int32(2), "reference")
-      >>> jax.eval_shape(tables, jax.random.key(0)).shape
-      (2, 32, 32)
     """
     num = num_slots(theta.weights.shape[0], slot_weights)
     # Accelerators round products to fewer bits unless asked not to: other languages, then.
@@ -131,25 +116,13 @@ def tables_of(theta: Theta, order: jax.Array, slot_weights: SlotWeights) -> jax.
 
 
 def logits_after(tables: jax.Array, context: jax.Array) -> jax.Array:
-    """Logits of the next token, float `[V]`, after `context: int[slots]`, the latest token last.
-
-    Example:
-      >>> tables = jnp.arange(8.0).reshape(2, 2, 2)
-      >>> logits_after(tables, jnp.array([0, 1])).tolist()
-      [6.0, 8.0]
-    """
+    """Logits of the next token, float `[V]`, after `context: int[slots]`, the latest token last."""
     ages = jnp.arange(tables.shape[0])
     return tables[ages, context[::-1]].sum(0)
 
 
 def log_probs_of(logits: jax.Array, scale: jax.Array) -> jax.Array:
-    """Log-softmax of logits brought to mean 0 and standard deviation `scale`, float `[..., V]`.
-
-    Example:
-      >>> probabilities = jnp.exp(log_probs_of(jnp.array([1.0, 3.0]), scale=1.0))
-      >>> [round(p, 3) for p in probabilities.tolist()]
-      [0.119, 0.881]
-    """
+    """Log-softmax of logits brought to mean 0 and standard deviation `scale`, float `[..., V]`."""
     centred = logits - logits.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
     tiny = jnp.finfo(logits.dtype).tiny

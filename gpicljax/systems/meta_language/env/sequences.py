@@ -106,10 +106,6 @@ def tile_for(num: int, each: int, table_bytes: int) -> int:
     """How many of `num` languages with `each` sequences are generated at a time.
 
     On a CPU as many as the cache holds, elsewhere all of them.
-
-    Example:
-      >>> tile_for(num=4, each=1, table_bytes=8_192)
-      4
     """
     if jax.default_backend() != "cpu":
         return num

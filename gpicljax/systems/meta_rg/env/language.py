@@ -52,10 +52,6 @@ def posdis_message(
 
     Returns:
       `int32[L]`.
-
-    Example:
-      >>> posdis_message(jnp.array([2, 0]), 3, offset=jnp.int32(0), fixed_length=False).tolist()
-      [3, 1, 0]
     """
     places = jnp.arange(length) + offset
     told = places < latents.shape[0]

@@ -58,13 +58,7 @@ def phase_masks(num_values: jax.Array, max_values: int) -> tuple[jax.Array, jax.
 
 
 def sample_num_values(key: jax.Array, num_dims: int, low: jax.Array, high: jax.Array) -> jax.Array:
-    """d(i) ~ Uniform{V_min .. V_max}, independently, as `int32[N_dim]`.
-
-    Example:
-      >>> draw = lambda key: sample_num_values(key, 3, 2, 5)
-      >>> jax.eval_shape(draw, jax.random.key(0)).shape
-      (3,)
-    """
+    """d(i) ~ Uniform{V_min .. V_max}, independently, as `int32[N_dim]`."""
     return random.integers(key, (num_dims,), low, high + 1)
 
 
@@ -112,11 +106,6 @@ def sample_categories(
 
     Returns:
       `int32[N_dim, V, O]`: in each dimension, 1 .. V * O in an order drawn uniformly.
-
-    Example:
-      >>> names = sample_categories(jax.random.key(0), 3, 5, 2)
-      >>> names.shape, sorted(names[0].ravel().tolist()) == list(range(1, 11))
-      ((3, 5, 2), True)
     """
     draws = random.bits(key, (num_dims, max_values * max_samples))
     order = jnp.argsort(draws, axis=-1).astype(jnp.int32)
@@ -131,10 +120,6 @@ def sample_words(key: jax.Array, num_dims: int, max_values: int, max_samples: in
 
     Returns:
       `int32[N_dim, V, O]`, places of words in that list; `spell` has their letters.
-
-    Example:
-      >>> len(set(sample_words(jax.random.key(0), 3, 5, 2).ravel().tolist()))
-      30
     """
     shape = num_dims, max_values, max_samples
     count, words = int(np.prod(shape)), len(_SYLLABLES) ** 2
@@ -145,12 +130,7 @@ def sample_words(key: jax.Array, num_dims: int, max_values: int, max_samples: in
 
 
 def spell(words: jax.Array) -> jax.Array:
-    """The letters of pseudowords: `int32[...]`, their places -> `int32[..., 4]` in 1 .. 26.
-
-    Example:
-      >>> word_text(spell(jnp.int32(0))), word_text(spell(jnp.int32(9_999)))
-      ('baba', 'zuzu')
-    """
+    """The letters of pseudowords: `int32[...]`, their places -> `int32[..., 4]` in 1 .. 26."""
     letters = [[ord(letter) - ord("a") + 1 for letter in each] for each in _SYLLABLES]
     table = jnp.asarray(letters, jnp.int32)
     first, second = words // len(_SYLLABLES), words % len(_SYLLABLES)

@@ -121,14 +121,6 @@ def sample_targets(
 
     Source: section 3.1 and Algorithm 5 (TSS); the weights, rejections and replacement from the
     reference environment.
-
-    Example:
-      >>> def draw(key):
-      ...     once, no, yes = jnp.int32(1), jnp.array(False), jnp.array(True)
-      ...     all_tuples = jnp.ones(4, bool)
-      ...     return sample_targets(key, jnp.array([2, 2]), all_tuples, once, no, yes, 2, cap=8)
-      >>> [x.shape for x in jax.eval_shape(draw, jax.random.key(0))]
-      [(8,), (), ()]
     """
     num_dims = num_values.shape[0]
     strides = jnp.asarray([max_values ** (num_dims - 1 - i) for i in range(num_dims)], jnp.int32)

@@ -99,13 +99,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class PlayersActions(spaces.Space):
-    """`int32[2, len(nvec)]`: the same `MultiDiscrete` choice for speaker and listener.
-
-    Example:
-      >>> space = PlayersActions((4, 3))
-      >>> space.shape, space.contains(jnp.array([[0, 0], [3, 2]])).item()
-      ((2, 2), True)
-    """
+    """`int32[2, len(nvec)]`: the same `MultiDiscrete` choice for speaker and listener."""
 
     nvec: tuple[int, ...]
 

@@ -133,11 +133,6 @@ def leak_rule(env: MetaRG) -> Rule:
     With the reference's rules a matching stimulus of a query game always is a query combination
     and a non-matching one often is not. Reads the privileged latents, so that it bounds what any
     message-free rule of this kind can reach: it needs a batch with `privileged=True`.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), leak_rule(MetaRG()))
-      >>> agent.initial_carry(4).size.shape
-      (4,)
     """
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
@@ -152,11 +147,6 @@ def any_feedback_rule(env: MetaRG) -> Rule:
     """Message-free: "different" iff this very stimulus was fed back before (targets rarely repeat).
 
     Meaningful for O = 1, where a meaning has one stimulus.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), any_feedback_rule(MetaRG()))
-      >>> agent.initial_carry(4).size.shape
-      (4,)
     """
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
@@ -171,11 +161,6 @@ def holistic_rule(env: MetaRG) -> Rule:
 
     It does where this very stimulus came with another message, or this very message with another
     stimulus. The parts of a message mean nothing to it.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), holistic_rule(MetaRG()))
-      >>> agent.initial_carry(4).size.shape
-      (4,)
     """
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
@@ -244,11 +229,6 @@ def nearest_rule(env: MetaRG) -> Rule:
 
     With multi-hot stimuli it is the same value, and with names the same name, where it has been fed
     back.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), nearest_rule(MetaRG()))
-      >>> agent.initial_carry(4).size.shape
-      (4,)
     """
     dims = env.num_dims
 
@@ -280,11 +260,6 @@ def rule_listener(env: MetaRG, rule: Rule) -> Agent:
 
     Raises:
       ValueError: unless `env` shows the listener's view with compact actions.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), section_rule(MetaRG()))
-      >>> agent.initial_carry(4).messages.shape
-      (4, 128, 3)
     """
     return rule_panel(env, [rule])
 

@@ -97,12 +97,6 @@ def ranking(env: Recall) -> Agent:
 
     Raises:
       ValueError: unless stimuli are continuous.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("Recall-v0", max_values=2, num_dims=2)
-      >>> jax.eval_shape(lambda: ranking(env).initial_carry(8)).stimuli.shape
-      (8, 8, 2)
     """
     check_choice("stimulus", env.stimulus, ["scs"])
 

@@ -151,26 +151,14 @@ def messages_figure(
 
 
 def token_hues(vocab_size: int) -> tuple[str, ...]:
-    """A colour for every token, grey for the end of a sentence.
-
-    Example:
-      >>> len(token_hues(6))
-      7
-    """
+    """A colour for every token, grey for the end of a sentence."""
     return (_SILENCE, *style.colours(vocab_size))
 
 
 def draw_tokens(
     axes: "Axes", tokens: NDArray[np.integer], hues: tuple[str, ...], size: float
 ) -> None:
-    """A cell for every token `[G, L]`, column by column, with its id where `size` points suffice.
-
-    Example:
-      >>> axes = style.new_figure(2.0, 1.0).add_subplot()
-      >>> draw_tokens(axes, np.array([[1, 2], [2, 0]]), token_hues(2), size=6.0)
-      >>> len(axes.texts)
-      4
-    """
+    """A cell for every token `[G, L]`, by columns, with its id where `size` points suffice."""
     from matplotlib.colors import ListedColormap
 
     games, length = tokens.shape

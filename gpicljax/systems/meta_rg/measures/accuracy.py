@@ -45,13 +45,6 @@ def phase_accuracy(correct: jax.Array, counts: jax.Array) -> PhaseAccuracy:
     Returns:
       Fractions in JAX's default float type. A phase without games has NaN accuracies, one with a
       single episode NaN errors.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> correct, counts = jnp.array([[1, 1], [0, 0]], bool), jnp.array([[1, 1], [1, 0]], bool)
-      >>> accuracy = phase_accuracy(correct, counts)
-      >>> round(float(accuracy.by_game), 3), float(accuracy.by_episode)
-      (0.667, 0.5)
     """
     dtype = jnp.result_type(float)
     games = counts.sum(1, dtype=jnp.int32)
@@ -82,11 +75,6 @@ def checked_games(**arrays: ArrayLike) -> list[jax.Array]:
     Raises:
       ValueError: if the shapes differ or are not `[B, G]`.
       TypeError: if an array is not boolean; a reward of -2 would otherwise pass for a success.
-
-    Example:
-      >>> checked_games(correct=jnp.array([1, 0]))
-      Traceback (most recent call last):
-      TypeError: correct: got dtype int32; accepted: bool
     """
     checked = []
     for name, value in arrays.items():

@@ -44,13 +44,6 @@ class CommonListener(nn.Module):
     Attributes:
       vocab_size: V, tokens besides the end of a sentence.
       size: of the codes.
-
-    Example:
-      >>> listener = CommonListener(vocab_size=6)
-      >>> said, seen = jnp.zeros((4, 3), jnp.int32), jnp.zeros((4, 3))
-      >>> params = jax.eval_shape(listener.init, jax.random.key(0), said, seen)
-      >>> jax.eval_shape(listener.apply, params, said, seen).shape
-      (4,)
     """
 
     vocab_size: int
@@ -224,16 +217,6 @@ def language_acquisition(
 
     Source: section 4.2 and Table 1 of the Meta-Referential Games paper, which asks speakers at the
       end of an episode, about its stimuli.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.agents.acting import random_agent
-      >>> env = gpicljax.make("MetaRG-v1", view="players", max_values=2)
-      >>> def teach(key):
-      ...     players, games = random_agent(env), env.default_params
-      ...     return language_acquisition(key, env, players, (), games, structures=4, epochs=2)
-      >>> jax.eval_shape(teach, jax.random.key(0)).query.shape
-      (4,)
     """
     ask_key, learn_key = jax.random.split(key)
     said = utterances(

@@ -116,14 +116,7 @@ class GameAccuracy(NamedTuple):
 
 
 def game_accuracy(games: Games) -> GameAccuracy:
-    """The accuracies of one agent's games, leaves `[N, G]`; jittable and vmappable.
-
-    Example:
-      >>> yes = jax.numpy.ones((2, 4), bool)
-      >>> found = game_accuracy(Games(yes, yes, ~yes, yes, 5 * yes))
-      >>> float(found.support.by_game), float(found.minimal.by_game)
-      (1.0, nan)
-    """
+    """The accuracies of one agent's games, leaves `[N, G]`; jittable and vmappable."""
     query = games.valid & games.query
     return GameAccuracy(
         *zsct_accuracy(games.correct, games.valid, games.query),
@@ -135,11 +128,5 @@ def game_accuracy(games: Games) -> GameAccuracy:
 @jax.jit
 @jax.vmap
 def accuracy_by_seed(games: Games) -> GameAccuracy:
-    """Accuracies of many seeds at once: leaves `[S, N, G]` to leaves `[S]`.
-
-    Example:
-      >>> yes = jax.numpy.ones((3, 2, 4), bool)
-      >>> accuracy_by_seed(Games(yes, yes, ~yes, yes, 0 * yes)).support.by_game.tolist()
-      [1.0, 1.0, 1.0]
-    """
+    """Accuracies of many seeds at once: leaves `[S, N, G]` to leaves `[S]`."""
     return game_accuracy(games)

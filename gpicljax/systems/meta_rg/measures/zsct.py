@@ -50,13 +50,6 @@ def zsct_accuracy(correct: ArrayLike, valid: ArrayLike, is_query: ArrayLike) -> 
 
     Source: section 4.1 and Algorithm 3 of the Meta-Referential Games paper (Acc_ZSCT); averaged
       over episodes as in its reference code.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> correct, played = jnp.array([[1, 1, 0, 1]], bool), jnp.ones((1, 4), bool)
-      >>> accuracy = zsct_accuracy(correct, played, jnp.array([[0, 0, 1, 1]], bool))
-      >>> float(accuracy.support.by_game), float(accuracy.query.by_game)
-      (1.0, 0.5)
     """
     right, played, query = checked_games(correct=correct, valid=valid, is_query=is_query)
     return ZSCTAccuracy(

@@ -103,10 +103,6 @@ def play(role: str, env: str, static: dict[str, int], max_tokens: int, turned: b
       static: its params: `shots` and `samples`; and `max_values`.
       max_tokens: the longest reply.
       turned: whether a listener's answers stand in the other order.
-
-    Example:
-      >>> static = {"shots": 1, "samples": 1, "max_values": 5}
-      >>> solver = play("speaker", "MetaRG-v1", static, max_tokens=64, turned=False)
     """
     shots, samples = static["shots"], static["samples"]
     caps = {"max_shots": shots, "max_samples": samples, "max_values": static["max_values"]}

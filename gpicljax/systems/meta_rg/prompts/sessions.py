@@ -43,12 +43,6 @@ def stimulus_text(stimulus: Any, kind: Stimulus) -> str:
     Args:
       stimulus: `[F]`, as it stands in the observation.
       kind: the representation.
-
-    Example:
-      >>> stimulus_text(np.array([1, 3]), "categorical")
-      '[A, C]'
-      >>> stimulus_text(np.array([2, 1, 11, 9]), "pseudoword")
-      '[baki]'
     """
     if kind == "categorical":
         return f"[{', '.join(_letters(int(category) - 1) for category in stimulus)}]"

@@ -214,12 +214,7 @@ def _rule_agents(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved
 
 
 def tenth_of_updates(updates: int) -> int:
-    """Returns the updates of a tenth of a training, rounded up: no agent gets less than its budget.
-
-    Example:
-      >>> a_tenth(15)
-      2
-    """
+    """Returns the updates of a tenth of a training, rounded up: no agent falls short."""
     return -(-updates // 10)
 
 

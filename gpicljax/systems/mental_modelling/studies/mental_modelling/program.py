@@ -93,12 +93,7 @@ def build(config: Config) -> Program:
 
 
 def kind_of(name: str) -> str:
-    """The kind of an agent, by its name.
-
-    Example:
-      >>> kind_of("double-dqn expert 0")
-      'double-dqn'
-    """
+    """The kind of an agent, by its name."""
     return name.partition(" ")[0]
 
 

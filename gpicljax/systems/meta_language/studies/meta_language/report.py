@@ -201,10 +201,6 @@ def difference(
 
     The half-widths of two t-intervals of 95 % are added in squares: over sequences, of the mean
     over seeds; and, where there are several, over seeds.
-
-    Example:
-      >>> difference([np.array([[2.0], [4.0]])], np.array([[1.0], [3.0]]), slice(None))
-      (1.0, 1.0, 1.0)
     """
     paired = np.stack([(model - null)[:, part].mean(-1) for model in models])
     over = [mean_interval(paired.mean(0)), mean_interval(paired.mean(1))]
@@ -213,12 +209,7 @@ def difference(
 
 
 def interval_in_words(bounds: tuple[float, float, float], digits: int = 3) -> str:
-    """A mean and its interval, with signs.
-
-    Example:
-      >>> interval_in_words((0.25, 0.125, 0.375), digits=2)
-      '+0.25 [+0.12, +0.38]'
-    """
+    """A mean and its interval, with signs."""
     mean, low, high = (f"{x:+.{digits}f}" for x in bounds)
     return f"{mean} [{low}, {high}]"
 
@@ -267,12 +258,7 @@ def difference_table(seeds: Sequence[Mapping[str, Curves]]) -> str:
 
 
 def wrong_share(judged: np.ndarray) -> np.ndarray:
-    """Wrong items after each context in per cent; all of them where there are none.
-
-    Example:
-      >>> wrong_share(np.array([[4, 1], [0, 0]])).tolist()
-      [25.0, 100.0]
-    """
+    """Wrong items after each context in per cent; all of them where there are none."""
     items, wrong = judged.T
     return np.where(items > 0, 100 * wrong / np.maximum(items, 1), 100.0)
 

@@ -85,13 +85,6 @@ class Speaker(nn.Module):
       length: L.
       sizes: hidden sizes.
       fixed_length: whether the end of sentence is never said.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> speaker = Speaker(vocab_size=6, length=3)
-      >>> params = jax.eval_shape(speaker.init, jax.random.key(0), jnp.zeros((2, 3)))
-      >>> jax.eval_shape(speaker.apply, params, jnp.zeros((2, 3))).shape
-      (2, 3, 7)
     """
 
     vocab_size: int

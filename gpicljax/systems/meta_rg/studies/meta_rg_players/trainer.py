@@ -439,13 +439,6 @@ def listeners_attention(
     Returns:
       A function of parameters, inputs and starts. Where two players play, the inputs are those of
       both; the listener's own are taken from them, its decision alone from its last action.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players import games
-      >>> game = games.signalling_game(gpicljax.make("MetaRG-v1"))
-      >>> listeners_attention(game, RecurrentQSettings(encoded="stimulus")) is None  # an LSTM
-      True
     """
     hears = recurrent_q_network(_expecting(listener), game.observations, game.actions)
     if hears.attention is None:

@@ -41,7 +41,7 @@ def strip_weak_types(tree: ArrayTree) -> Any:
       {'count': ('int32', False), 'rate': ('float32', False)}
     """
 
-    def leaf(x: ArrayTree) -> jax.Array:
+    def leaf(x: jax.Array | np.ndarray | float) -> jax.Array:
         if isinstance(x, bool | int | float):
             dtype = jnp.result_type(float) if isinstance(x, float) else jnp.int32
             return jnp.asarray(x, bool if isinstance(x, bool) else dtype)
@@ -96,7 +96,7 @@ def unshared(tree: T, *others: Any) -> T:
     """
     taken = {id(x) for x in jax.tree.leaves(others)}
 
-    def own(x: ArrayTree) -> Any:
+    def own(x: jax.Array) -> jax.Array:
         if isinstance(x, Tracer):
             return x
         if id(x) in taken:

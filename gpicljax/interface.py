@@ -4,11 +4,38 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import jax
 
 from gpicljax.environment import Info
+
+T = TypeVar("T")
+
+
+class TrainingState(Protocol):
+    """The state of a trainer; its other fields are the algorithm's."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def params(self) -> Any:
+        """The parameters of the agent."""
+        ...
+
+
+class ActingState(TrainingState, Protocol):
+    """The state of a trainer that acts."""
+
+    @property
+    def rollout(self) -> Any:
+        """Environments, current time step and memories, see `rollout.RolloutState`."""
+        ...
+
+
+def prefix_of(kind: Callable[..., T], *values: object, **fields: object) -> T:
+    """Returns a prefix of a state: its class with partition specs or the like for fields."""
+    return kind(*values, **fields)
 
 
 class TimeStep(NamedTuple):

@@ -19,7 +19,7 @@ import numpy as np
 
 from gpicljax.checks import check
 from gpicljax.environment import Environment
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Observation
 
 __all__ = ["check_environment", "check_interface"]
 
@@ -28,12 +28,12 @@ class NotAnEnvironmentError(ValueError):
     """An environment that is not as all others are."""
 
 
-def _refuse(condition: bool, env: Environment, what: str, found: Any, accepted: str) -> None:
+def _refuse(condition: bool, env: Environment, what: str, found: object, accepted: str) -> None:
     if not condition:
         raise NotAnEnvironmentError(f"{env.name}: {what}: got {found}; accepted: {accepted}")
 
 
-def _kind(leaf: ArrayTree) -> str:
+def _kind(leaf: jax.Array) -> str:
     return f"{leaf.dtype}{[*leaf.shape]}"
 
 
@@ -43,7 +43,7 @@ def _kinds(tree: ArrayTree) -> dict[str, str]:
     return {jax.tree_util.keystr(path) or "it": _kind(leaf) for path, leaf in leaves}
 
 
-def _same(env: Environment, what: str, found: Any, wanted: Any, source: str) -> None:
+def _same(env: Environment, what: str, found: ArrayTree, wanted: ArrayTree, source: str) -> None:
     """Refuses trees whose leaves have other paths, shapes or dtypes."""
     mine, theirs = _kinds(found), _kinds(wanted)
     for path in theirs.keys() | mine.keys():
@@ -92,8 +92,8 @@ def check_interface(env: Environment) -> None:
     _refuse(isinstance(step.info, dict), env, "info", type(step.info).__name__, "a dictionary")
     for path, leaf in jax.tree_util.tree_flatten_with_path(step.info)[0]:
         place = f"info{jax.tree_util.keystr(path)}"
-        accepted = f"an array {[*agents]}" if agents else "a scalar []"
-        _refuse(leaf.shape in ((), agents), env, place, _kind(leaf), accepted)
+        accepted_values = f"an array {[*agents]}" if agents else "a scalar []"
+        _refuse(leaf.shape in ((), agents), env, place, _kind(leaf), accepted_values)
 
 
 def check_environment(
@@ -132,9 +132,9 @@ def check_environment(
     for name, held in flags.items():
         _refuse(bool(held.all()), env, name, f"no at step {held.argmin()}", "yes at every step")
     longest = int(np.diff(ends, prepend=-1).max(initial=0))
-    accepted = f"at most horizon(params) = {horizon}"
-    _refuse(longest <= horizon + 1, env, "steps of an episode", longest - 1, accepted)
-    _refuse(len(ends) > 0 or steps <= horizon, env, "ends of episodes", 0, accepted)
+    accepted_values = f"at most horizon(params) = {horizon}"
+    _refuse(longest <= horizon + 1, env, "steps of an episode", longest - 1, accepted_values)
+    _refuse(len(ends) > 0 or steps <= horizon, env, "ends of episodes", 0, accepted_values)
     again = jax.device_get(program(key, params, length)[0])
     _equal(env, "two plays of one key", again, seen, exact=True)
     few = jnp.int32(min(steps, 6))
@@ -147,7 +147,7 @@ def check_environment(
     _refuse(bool(words.strip()), env, "describe", repr(words), "words about the state")
 
 
-def legal_action(env: Environment, key: jax.Array, observation: ArrayTree) -> Any:
+def legal_action(env: Environment, key: jax.Array, observation: Observation) -> Any:
     """An action drawn uniformly; from the legal ones where the observation has a mask."""
     mask = observation.get("action_mask") if isinstance(observation, dict) else None
     return env.action_space().sample(key, mask)
@@ -232,8 +232,10 @@ def type_problems(env: Environment, params: ArrayTree) -> list[str]:
 
 def _check_types(env: Environment, params: ArrayTree) -> None:
     problems = type_problems(env, params)
-    accepted = f"strong types; floats are {jnp.result_type(float)}, integers int32 or narrower"
-    _refuse(not problems, env, "types", "; ".join(problems), accepted)
+    accepted_values = (
+        f"strong types; floats are {jnp.result_type(float)}, integers int32 or narrower"
+    )
+    _refuse(not problems, env, "types", "; ".join(problems), accepted_values)
 
 
 def _check_value(env: Environment) -> None:
@@ -256,7 +258,9 @@ def _pickled(env: Environment) -> Any:
         raise NotAnEnvironmentError(text) from error
 
 
-def _equal(env: Environment, what: str, found: Any, wanted: Any, *, exact: bool) -> None:
+def _equal(
+    env: Environment, what: str, found: ArrayTree, wanted: ArrayTree, *, exact: bool
+) -> None:
     for path, (mine, theirs) in _pairs(found, wanted):
         if exact or not jnp.issubdtype(mine.dtype, jnp.floating):
             same = np.array_equal(mine, theirs)
@@ -265,8 +269,8 @@ def _equal(env: Environment, what: str, found: Any, wanted: Any, *, exact: bool)
         _refuse(same, env, f"{what}, {path}", mine.tolist(), f"the same as before, {theirs}")
 
 
-def _pairs(found: Any, wanted: Any) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    def plain(leaf: ArrayTree) -> np.ndarray:
+def _pairs(found: ArrayTree, wanted: ArrayTree) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    def plain(leaf: jax.Array) -> np.ndarray:
         key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return np.asarray(jax.random.key_data(leaf) if key else leaf)
 

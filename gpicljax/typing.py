@@ -1,8 +1,29 @@
-"""Names of types for annotations."""
+"""Types for annotations."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeAlias, Union
 
-ArrayTree: TypeAlias = Any
+import chex
+
+
+class Dataclass(Protocol):
+    """A dataclass, which is a pytree where it is registered as one."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+ArrayTree: TypeAlias = Union[  # noqa: UP007 - a name in quotes has no `|`
+    chex.Array, chex.Scalar, Sequence["ArrayTree"], Mapping[Any, "ArrayTree"], Dataclass, None
+]
 """A pytree of arrays: parameters, memories, tasks, states, observations, actions."""
+
+Observation: TypeAlias = chex.Array | Mapping[str, Any]
+"""An observation: an array, or a dictionary of what there is to see."""
+
+Variables: TypeAlias = Mapping[str, Any]
+"""Variables of Linen modules: nested dictionaries of arrays by collection, module and name."""
+
+JsonObject: TypeAlias = Mapping[str, Any]
+"""An object of a JSON file: what its entries are depends on their names."""

@@ -26,7 +26,7 @@ from gpicljax import spaces
 from gpicljax.batching import Constant, strip_weak_types, unshared, update_compacted
 from gpicljax.checks import JAX_PROCESS, Count, Share, check, check_fields
 from gpicljax.environment import Environment, Transition
-from gpicljax.interface import TimeStep
+from gpicljax.interface import TimeStep, prefix_of
 from gpicljax.random import check_key
 from gpicljax.registration import resolve
 from gpicljax.task_set import TaskSet
@@ -77,7 +77,7 @@ class VectorState:
     cursor: jax.Array
 
 
-def _folded(keys: jax.Array, number: Any) -> jax.Array:
+def _folded(keys: jax.Array, number: jax.typing.ArrayLike) -> jax.Array:
     """The subkeys of this number, `[B]`."""
     return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
@@ -212,7 +212,7 @@ class VectorEnv:
     def _blueprint_shapes(self) -> Any:
         return jax.eval_shape(self._blueprint, jax.random.key(0), self.params)
 
-    def _start(self, key: jax.Array, blueprint: ArrayTree, params: ArrayTree) -> tuple[Any, Any]:
+    def _start(self, key: jax.Array, blueprint: Any, params: ArrayTree) -> tuple[Any, Any]:
         if self.tasks is not None:
             return blueprint
         return self.env.start(jax.random.fold_in(key, _START), blueprint, params)
@@ -303,9 +303,9 @@ class VectorEnv:
         return unshared((vstate, self._first(vstate)), key, self.params, params, task)
 
     def _begin(
-        self, keys: jax.Array, index: Any, bank: ArrayTree, params: ArrayTree
+        self, keys: jax.Array, index: jax.Array | None, bank: ArrayTree, params: ArrayTree
     ) -> tuple[Any, Any]:
-        if bank is None:
+        if bank is None or index is None:
             return jax.vmap(self._fresh, (0, None))(keys, params)
         return jax.vmap(self._from_bank, (0, 0, None, None))(keys, index, bank, params)
 
@@ -440,12 +440,13 @@ class VectorEnv:
         return dataclasses.replace(self, num_envs=self.num_envs // count, bank_size=bank_size)
 
     @staticmethod
-    def partition(batch: ArrayTree, whole: Any) -> VectorState:
+    def partition(batch: object, whole: object) -> VectorState:
         """A prefix of `VectorState`: `batch` at what instances own, `whole` at what they share.
 
         With partition specs it says how `shard_map` spreads the state over devices.
         """
-        return VectorState(
+        return prefix_of(
+            VectorState,
             keys=batch,
             time=whole,
             params=whole,

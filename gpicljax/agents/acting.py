@@ -13,8 +13,10 @@ from gpicljax.agents.normalisation import Moments, normalise
 from gpicljax.batching import select
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
+from gpicljax.networks.actor_critic import PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import TanhPolicy, choices, draw_choice, legal_actions, no_action
+from gpicljax.networks.q_network import QOutput
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
@@ -171,9 +173,7 @@ def q_agent(
         coins = coins.reshape(*coins.shape, *(1,) * len(one.shape))
         return jnp.where(coins < epsilon, other.astype(jnp.int32), action)
 
-    def choose(
-        keys: jax.Array, inputs: AgentInput, output: ArrayTree
-    ) -> tuple[jax.Array, Any, Any]:
+    def choose(keys: jax.Array, inputs: AgentInput, output: QOutput) -> tuple[jax.Array, Any, Any]:
         legal = jnp.broadcast_to(legal_actions(inputs.observation, one), output.q_values.shape)
         best = action = greedy(output.q_values, legal)
         if not (isinstance(epsilons, float) and epsilons == 0):
@@ -295,13 +295,15 @@ def check_whole_trials(whole_trials: bool, vec: VectorEnv, steps: int) -> None:
     if whole_trials:
         horizon = int(vec.env.horizon(vec.params))
         fits = vec.episodes_per_trial == 1 and vec.steps_per_trial is None and steps == horizon + 1
-        accepted = f"True with the trials' {horizon} steps and 1 more, of one episode each"
+        accepted_values = f"True with the trials' {horizon} steps and 1 more, of one episode each"
         given = f"True with {steps} steps"
         if not fits:
-            raise ValueError(f"whole_trials: got {given}; accepted: {accepted}")
+            raise ValueError(f"whole_trials: got {given}; accepted: {accepted_values}")
 
 
-def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0) -> Agent:
+def policy_agent(
+    network: Network, actions: spaces.Space, temperature: jax.Array | float = 1.0
+) -> Agent:
     """An agent that draws from a policy network's logits, sharpened or not.
 
     Args:
@@ -326,7 +328,7 @@ def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0
     space = choices(actions)
 
     def choose(
-        keys: jax.Array, inputs: AgentInput, output: ArrayTree
+        keys: jax.Array, inputs: AgentInput, output: PolicyOutput
     ) -> tuple[jax.Array, Any, Any]:
         logits = jnp.where(legal_actions(inputs.observation, space), output.logits, -jnp.inf)
         action = jax.vmap(lambda key, row: draw_choice(key, row, temperature))(keys, logits)

@@ -30,7 +30,7 @@ from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalOutput
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import CategoricalPolicy, GaussianPolicy, Policy
 from gpicljax.rollout import Record, RolloutState, rollout
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Variables
 from gpicljax.vector import VectorEnv
 
 
@@ -59,7 +59,7 @@ def encoded(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepa
       What `sequence.make` calls `prepare`.
     """
 
-    def prepare(params: ArrayTree, sequences: Sequences) -> Sequences:
+    def prepare(params: Variables, sequences: Sequences) -> Sequences:
         seen = sequences.inputs.observation
         latents, _ = encode_in_parts(autoencoder, params[AUTOENCODER], seen, part)
         inputs = sequences.inputs._replace(observation=latents)
@@ -386,7 +386,9 @@ def make(
     part = vec.part(config.microbatches)
     space = env.action_space()
 
-    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, jax.Array], timestep: TimeStep
+    ) -> Any:
         memory, last_action = carry
         teacher_keys, coin_keys, noise_keys = jax.vmap(
             lambda key: jax.random.split(key, 3), out_axes=1

@@ -30,7 +30,7 @@ from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, 
 from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Count, Limit, Rate, Share, check, check_at_least, check_fields
-from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.interface import Agent, TimeStep, Trainer, prefix_of
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import legal_actions
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
@@ -160,8 +160,8 @@ def make(
     check(one, "env", vec.env.name, "one agent with Discrete actions")
     assert isinstance(space, spaces.Discrete)
     divides = vec.num_envs % config.minibatches == 0
-    accepted = f"a divisor of num_envs = {vec.num_envs}"
-    check(divides, "minibatches", config.minibatches, accepted)
+    accepted_values = f"a divisor of num_envs = {vec.num_envs}"
+    check(divides, "minibatches", config.minibatches, accepted_values)
     check_whole_trials(config.whole_trials, vec, config.unroll)
     cloning = Cloning(config, vec, network, teacher, axis, space)
     observations = config.unroll * vec.num_envs
@@ -226,10 +226,11 @@ class Cloning:
             updates=state.updates + 1,
         ), metrics
 
-    def partition(self, batch: ArrayTree, replicated: Any) -> TrainState:
+    def partition(self, batch: object, replicated: object) -> TrainState:
         """See `interface.Trainer`."""
-        start = RolloutState(self.vec.partition(batch, replicated), batch, batch)
-        return TrainState(replicated, replicated, start, replicated, replicated, replicated)
+        start = prefix_of(RolloutState, self.vec.partition(batch, replicated), batch, batch)
+        same = (replicated,) * 3
+        return prefix_of(TrainState, replicated, replicated, start, *same)
 
     def _total(self, x: ArrayTree) -> Any:
         return x if self.axis is None else jax.lax.psum(x, self.axis)

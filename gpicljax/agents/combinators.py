@@ -53,7 +53,9 @@ def panel_agent(agents: Sequence[Agent]) -> Agent:
       (8, 2)
     """
 
-    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, ...], timestep: TimeStep
+    ) -> Any:
         each = zip(agents, carry, strict=True)
         acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
         decisions = jnp.stack([action for action, _, _ in acted], axis=1)
@@ -75,7 +77,9 @@ def by_block(agents: Sequence[Agent], sizes: Sequence[int]) -> Agent:
     ends = np.cumsum(sizes).tolist()
     blocks = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
-    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, ...], timestep: TimeStep
+    ) -> Any:
         acted = []
         for agent, block, memory in zip(agents, blocks, carry, strict=True):
             own = jax.tree.map(lambda x, block=block: x[block], (keys, timestep))

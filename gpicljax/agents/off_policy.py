@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from gpicljax.networks.continuous import CriticInput
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import TanhPolicy
 from gpicljax.rollout import RolloutState, start_rollout
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Observation, Variables
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -75,8 +75,8 @@ class OffPolicyConfig:
             check_at_least(1, **{field: getattr(self, field)})
         check_at_least(0, warm_up=self.warm_up)
         fits = self.min_replay <= self.replay_capacity
-        accepted = f"at most replay_capacity = {self.replay_capacity}"
-        check(fits, "min_replay", self.min_replay, accepted)
+        accepted_values = f"at most replay_capacity = {self.replay_capacity}"
+        check(fits, "min_replay", self.min_replay, accepted_values)
         single = self.n_step == 1 or self.replay == "uniform"
         check(single, "n_step", self.n_step, "1, with replay = 'hindsight'")
 
@@ -106,11 +106,44 @@ class OffPolicyState:
     observations: jax.Array
 
 
+class _HParams(Protocol):
+    """Hyper-parameters of the optimisers."""
+
+    @property
+    def actor_learning_rate(self) -> float: ...
+    @property
+    def critic_learning_rate(self) -> float: ...
+    @property
+    def adam_epsilon(self) -> float: ...
+    @property
+    def max_gradient_norm(self) -> float: ...
+
+
+class _Learner(Protocol):
+    """A state with what the optimisers move."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def params(self) -> Params: ...
+    @property
+    def critic_params(self) -> Variables: ...
+    @property
+    def actor_opt_state(self) -> optax.OptState: ...
+    @property
+    def critic_opt_state(self) -> optax.OptState: ...
+    @property
+    def hparams(self) -> _HParams: ...
+    @property
+    def updates(self) -> jax.Array: ...
+
+
+LearnerT = TypeVar("LearnerT", bound=_Learner)
 State = TypeVar("State", bound=OffPolicyState)
 
 
 def optimisers(
-    hparams: ArrayTree,
+    hparams: _HParams,
 ) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
     """Those of actor and critics, with the hyper-parameters of either algorithm."""
     rates = hparams.actor_learning_rate, hparams.critic_learning_rate
@@ -144,12 +177,12 @@ class OffPolicy(Generic[State]):
         check(env.num_agents is None, "num_agents", env.num_agents, f"None: {name} has one")
         TanhPolicy(env.action_space())  # type: ignore[arg-type]
         if self.replay is None and self.config.replay == "hindsight":
-            accepted = f"'uniform': {env.name} sets no goals"
-            check(env.sets_goals, "replay", self.config.replay, accepted)
+            accepted_values = f"'uniform': {env.name} sets no goals"
+            check(env.sets_goals, "replay", self.config.replay, accepted_values)
         for role in ("actor", "critic"):
             memory = jax.tree.leaves(getattr(self, role).initial_carry(1))
-            accepted = f"one without: {name} replays single transitions"
-            check(not memory, role, "a network with a memory", accepted)
+            accepted_values = f"one without: {name} replays single transitions"
+            check(not memory, role, "a network with a memory", accepted_values)
 
     @property
     def policy(self) -> TanhPolicy:
@@ -173,7 +206,9 @@ class OffPolicy(Generic[State]):
         carry = self.actor.initial_carry(start.shape[0])
         return self.actor.step(network_params, carry, inputs, start)[0]
 
-    def q_values(self, critic_params: Any, observation: ArrayTree, action: jax.Array) -> jax.Array:
+    def q_values(
+        self, critic_params: Variables, observation: Observation, action: jax.Array
+    ) -> jax.Array:
         """Values float `[N, K]` of scaled observations `[N, ...]`, actions `[N, D]` in [-1, 1]."""
         start = jnp.zeros(action.shape[0], bool)
         carry = self.critic.initial_carry(action.shape[0])
@@ -196,7 +231,7 @@ class OffPolicy(Generic[State]):
         return jax.random.split(key, self.config.updates_per_collect)
 
     def start(
-        self, key: jax.Array, hparams: ArrayTree, env_params: ArrayTree, outputs: int
+        self, key: jax.Array, hparams: _HParams, env_params: ArrayTree, outputs: int
     ) -> dict[str, Any]:
         """The fields that both algorithms have, for an actor that outputs float `[B, outputs]`."""
         config, num_envs = self.config, self.vec.num_envs
@@ -215,14 +250,14 @@ class OffPolicy(Generic[State]):
         critic_params = strip_weak_types(self.critic.init(critic_key, seen))
         values = jax.eval_shape(self.q_values, critic_params, timestep.observation, sample)
         shape = (num_envs, config.critics)
-        accepted = f"{shape}, with critics = {config.critics}"
-        check(values.shape == shape, "critic", f"values of shape {values.shape}", accepted)
+        accepted_values = f"{shape}, with critics = {config.critics}"
+        check(values.shape == shape, "critic", f"values of shape {values.shape}", accepted_values)
         window, item = initial_window(timestep, action, config.n_step)
         count = jnp.zeros((), jnp.int32)
         seen = jax.eval_shape(self.act, network_params, timestep.observation)
         shape, wanted = getattr(seen, "shape", seen), (num_envs, outputs)
-        accepted = f"{wanted}, for {self.policy.space}"
-        check(shape == wanted, "actor", f"outputs of shape {shape}", accepted)
+        accepted_values = f"{wanted}, for {self.policy.space}"
+        check(shape == wanted, "actor", f"outputs of shape {shape}", accepted_values)
         actor_optimiser, critic_optimiser = optimisers(hparams)
         return {
             "params": Params(network_params, scale),
@@ -283,11 +318,11 @@ class OffPolicy(Generic[State]):
         )
 
     def fit_critics(
-        self, state: ArrayTree, batch: NStepTransition, target: jax.Array
-    ) -> tuple[Any, Metrics]:
+        self, state: LearnerT, batch: NStepTransition, target: jax.Array
+    ) -> tuple[LearnerT, Metrics]:
         """The state after one step of the critics towards targets float `[N]`, and metrics."""
 
-        def loss_fn(params: ArrayTree) -> tuple[jax.Array, jax.Array]:
+        def loss_fn(params: Variables) -> tuple[jax.Array, jax.Array]:
             values = self.q_values(params, batch.observation, batch.action)
             return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
 
@@ -302,15 +337,15 @@ class OffPolicy(Generic[State]):
         ), metrics
 
     def fit_actor(
-        self, state: ArrayTree, loss_fn: Callable[[Any], tuple[jax.Array, Metrics]]
-    ) -> tuple[Any, Metrics]:
+        self, state: LearnerT, loss_fn: Callable[[Variables], tuple[jax.Array, Metrics]]
+    ) -> tuple[LearnerT, Metrics]:
         """The state after one step of the actor, whose loss has metrics to which more are added."""
         params = state.params.network
         (loss, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)
         steps, opt_state = optimisers(state.hparams)[0].update(grads, state.actor_opt_state)
-        params = state.params._replace(network=optax.apply_updates(params, steps))
+        moved = state.params._replace(network=optax.apply_updates(params, steps))
         metrics |= {"actor_loss": loss, "actor_gradient_norm": optax.tree.norm(grads)}
-        return dataclasses.replace(state, params=params, actor_opt_state=opt_state), metrics
+        return dataclasses.replace(state, params=moved, actor_opt_state=opt_state), metrics
 
     def learn(self, state: State, keys: jax.Array) -> tuple[State, Metrics]:
         """All rounds, and the means of their metrics; until `min_replay` they change nothing."""

@@ -63,12 +63,12 @@ from gpicljax.checks import (
     check_choice,
     check_fields,
 )
-from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.interface import Agent, TimeStep, Trainer, prefix_of
 from gpicljax.networks.actor_critic import PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, over_agents
 from gpicljax.networks.policies import Bounds, Policy, policy_for
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Observation
 from gpicljax.vector import VectorEnv, VectorState
 
 Metrics = dict[str, jax.Array]
@@ -234,10 +234,10 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
     window = config.window or (config.unroll if recurrent else 1)
     windows = config.unroll // window
     divides = not windows % config.minibatches or not vec.num_envs % config.minibatches
-    accepted = (
+    accepted_values = (
         f"a divisor of the {windows} windows of an instance or of the {vec.num_envs} instances"
     )
-    check(divides, "minibatches", config.minibatches, accepted)
+    check(divides, "minibatches", config.minibatches, accepted_values)
     check_whole_trials(config.whole_trials, vec, window)
     ppo = PPO(config, vec, network, policy, recurrent, windows, axis)
     return Trainer(
@@ -287,8 +287,8 @@ class PPO:
             self.network.step, params, start.carry.core, inputs, timestep.trial_start
         )
         shape, wanted = output.logits.shape, (*timestep.reward.shape, self.policy.size)
-        accepted = f"{wanted}, for {self.vec.env.action_space()}"
-        check(shape == wanted, "network", f"logits of shape {shape}", accepted)
+        accepted_values = f"{wanted}, for {self.vec.env.action_space()}"
+        check(shape == wanted, "network", f"logits of shape {shape}", accepted_values)
         scale = reward_scale = None
         if self.config.normalise_observations:
             scale = no_moments(jax.tree.map(lambda x: x[0], timestep.observation))
@@ -346,14 +346,15 @@ class PPO:
             updates=state.updates + 1,
         ), metrics
 
-    def partition(self, batch: ArrayTree, replicated: Any) -> TrainState:
+    def partition(self, batch: object, replicated: object) -> TrainState:
         """See `interface.Trainer`."""
         normalised = self.config.normalise_rewards
-        return TrainState(
+        return prefix_of(
+            TrainState,
             params=replicated,
             opt_state=replicated,
-            rollout=RolloutState(self.vec.partition(batch, replicated), batch, batch),
-            reward_scale=ReturnScale(batch, replicated) if normalised else None,
+            rollout=prefix_of(RolloutState, self.vec.partition(batch, replicated), batch, batch),
+            reward_scale=prefix_of(ReturnScale, batch, replicated) if normalised else None,
             hparams=replicated,
             key=replicated,
             updates=replicated,
@@ -388,7 +389,7 @@ class PPO:
     def _acting(self, greedy: bool = False) -> Agent:
         """The agent; `aux` has all that is learnt from."""
 
-        def draw(key: jax.Array, logits: jax.Array, observation: ArrayTree) -> Any:
+        def draw(key: jax.Array, logits: jax.Array, observation: Observation) -> Any:
             distribution = self.policy.distribution(logits, observation)
             if not greedy:
                 return distribution.sample_and_log_prob(seed=key)

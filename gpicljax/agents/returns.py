@@ -13,8 +13,6 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from gpicljax.typing import ArrayTree
-
 
 def _batched(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
     """`function` of arrays `[T]` (or `[T + 1]`) over all axes behind the first."""
@@ -74,7 +72,7 @@ def one_step_target(reward: jax.Array, discount: jax.Array, value: jax.Array) ->
     return reward + discount * jnp.where(discount == 0, 0, value)
 
 
-def rescale(x: ArrayTree) -> Any:
+def rescale(x: jax.Array) -> Any:
     """h(x), which shrinks large values. Source: Pohlen et al. (2018), proposition 2."""
     import rlax
 

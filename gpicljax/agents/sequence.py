@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax.typing import ArrayLike
 
 from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import (
@@ -38,9 +39,9 @@ from gpicljax.checks import (
     check_choice,
     refusal,
 )
-from gpicljax.interface import Agent, Trainer
+from gpicljax.interface import Agent, Trainer, prefix_of
 from gpicljax.networks.contract import Network
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Variables
 
 Metrics = dict[str, jax.Array]
 Schedule = Literal["noam", "cosine", "constant"]
@@ -105,7 +106,7 @@ def cross_entropy(
       counts: which positions count; by default those with a target.
     """
 
-    def at(out: Any, sequences: Sequences) -> jax.Array:
+    def at(out: ArrayTree, sequences: Sequences) -> jax.Array:
         labels = jnp.maximum(target(sequences.targets), 0)
         nats = optax.softmax_cross_entropy_with_integer_labels(outputs(out), labels)
         if focus == 0:
@@ -133,7 +134,7 @@ def squared_error(
       counts: which positions count; None for all.
     """
 
-    def at(out: Any, sequences: Sequences) -> jax.Array:
+    def at(out: ArrayTree, sequences: Sequences) -> jax.Array:
         difference = outputs(out) - target(sequences.targets)
         if counts is not None:
             # A target that is none may be NaN, and so would be the gradient of its square.
@@ -167,8 +168,8 @@ class SequenceConfig:
     def __post_init__(self) -> None:
         check_at_least(1, batch_size=self.batch_size, microbatches=self.microbatches)
         divides = self.batch_size % self.microbatches == 0
-        accepted = f"a divisor of batch_size = {self.batch_size}"
-        check(divides, "microbatches", self.microbatches, accepted)
+        accepted_values = f"a divisor of batch_size = {self.batch_size}"
+        check(divides, "microbatches", self.microbatches, accepted_values)
         check_at_least(0, ramp=self.ramp)
         check_choice("schedule", self.schedule, get_args(Schedule))
 
@@ -258,7 +259,7 @@ def evaluate(
     return {loss.name: loss.at(outputs, sequences) for loss in losses}
 
 
-def learning_rate(schedule: Schedule, hparams: SequenceHParams, updates: Any) -> jax.Array:
+def learning_rate(schedule: Schedule, hparams: SequenceHParams, updates: ArrayLike) -> jax.Array:
     """The learning rate of the update after so many others, float `[]`.
 
     Source: Vaswani et al. (2017), section 5.3, scaled by its peak; Loshchilov & Hutter (2017).
@@ -355,7 +356,7 @@ class SequenceTrainer:
     several: bool
 
     @donatable
-    def init(self, key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
+    def init(self, key: jax.Array, hparams: SequenceHParams, data: ArrayTree = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
         init_key, key = jax.random.split(key)
@@ -375,10 +376,10 @@ class SequenceTrainer:
         step = jax.vmap(self._step) if self.several else self._step
         return step(state, *self._gradient(state))
 
-    def partition(self, batch: ArrayTree, replicated: Any) -> TrainState:
+    def partition(self, batch: object, replicated: object) -> TrainState:
         """See `interface.Trainer`."""
         del batch
-        return TrainState(*(replicated,) * 6)
+        return prefix_of(TrainState, *(replicated,) * 6)
 
     @property
     def _each(self) -> int:
@@ -400,24 +401,27 @@ class SequenceTrainer:
             ),
         )
 
-    def _apart(self, params: ArrayTree) -> tuple[Any, Any]:
+    def _apart(self, params: Variables) -> tuple[Any, Any]:
         """What is learnt, and what is frozen."""
         if not self.frozen:
             return params, {}
         learnt = {name: part for name, part in params.items() if name not in self.frozen}
         return learnt, {name: params[name] for name in self.frozen}
 
-    def _together(self, learnt: Any, rest: Any) -> Any:
+    def _together(self, learnt: Variables, rest: Variables) -> Variables:
         return {**learnt, **rest} if self.frozen else learnt
 
-    def _step(self, state: TrainState, grads: Any, metrics: Metrics) -> tuple[TrainState, Metrics]:
+    def _step(
+        self, state: TrainState, grads: optax.Updates, metrics: Metrics
+    ) -> tuple[TrainState, Metrics]:
         """One model's step along its gradient."""
         metrics["gradient_norm"] = optax.tree.norm(grads)
         rate = learning_rate(self.config.schedule, state.hparams, state.updates)
         metrics["learning_rate"] = rate
         learnt, rest = self._apart(state.params)
         steps, opt_state = self._optimiser(state.hparams).update(grads, state.opt_state, learnt)
-        params = self._together(optax.apply_updates(learnt, steps), rest)
+        moved: Any = optax.apply_updates(learnt, steps)
+        params = self._together(moved, rest)
         updates = state.updates + 1
         state = dataclasses.replace(state, params=params, opt_state=opt_state, updates=updates)
         return state, metrics
@@ -442,7 +446,7 @@ class SequenceTrainer:
             dropout_key = jax.random.fold_in(dropout_key, device)
             return self._gradient_from(state, jax.lax.stop_gradient(sequences), dropout_key)
 
-        def add(so_far: Any, index: jax.Array) -> tuple[Any, None]:
+        def add(so_far: tuple[ArrayTree, Metrics], index: jax.Array) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, so_far, part(index)), None
 
         if count == 1:
@@ -457,7 +461,7 @@ class SequenceTrainer:
     ) -> tuple[Any, Metrics]:
         """The gradient of this device's part of the loss, and metrics; of every model."""
 
-        def of_one(model: Any) -> tuple[Any, Metrics]:
+        def of_one(model: tuple[Variables, ArrayTree, jax.Array]) -> tuple[Any, Metrics]:
             params, data, updates = model
             terms = *self._apart(params), sequences, self.phase(data, updates), key
             return jax.grad(self._loss, has_aux=True)(*terms)
@@ -467,7 +471,12 @@ class SequenceTrainer:
         return jax.lax.map(of_one, models) if self.several else of_one(models)
 
     def _loss(
-        self, learnt: Any, rest: Any, sequences: Sequences, data: Any, key: jax.Array
+        self,
+        learnt: Variables,
+        rest: Variables,
+        sequences: Sequences,
+        data: ArrayTree,
+        key: jax.Array,
     ) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
         params = self._together(learnt, rest)

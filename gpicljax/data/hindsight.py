@@ -23,7 +23,7 @@ from gpicljax.batching import select
 from gpicljax.checks import check, refusal
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import NStepTransition
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import Observation
 
 Reward = Callable[[jax.Array, jax.Array], jax.Array]
 _GOALS = ("achieved_goal", "desired_goal")
@@ -118,16 +118,16 @@ def hindsight(
 
     def init(item: NStepTransition, num_envs: int) -> HindsightState:
         _check_goals(item.observation)
-        accepted = f"at least the {num_envs} environments"
-        check(capacity >= num_envs, "capacity", capacity, accepted)
+        accepted_values = f"at least the {num_envs} environments"
+        check(capacity >= num_envs, "capacity", capacity, accepted_values)
         return _empty(item, capacity // num_envs, num_envs)
 
     def add(
         state: HindsightState, items: NStepTransition, valid: jax.Array, last: jax.Array
     ) -> HindsightState:
         rows, columns = state.valid.shape
-        accepted = f"rows of {columns} environments for the {valid.shape[0]} steps added"
-        check(valid.shape[0] <= rows, "capacity", capacity, accepted)
+        accepted_values = f"rows of {columns} environments for the {valid.shape[0]} steps added"
+        check(valid.shape[0] <= rows, "capacity", capacity, accepted_values)
         places = (state.cursor + jnp.arange(valid.shape[0], dtype=jnp.int32)) % rows
         # What is written over are the oldest rows, so the head of the queue.
         lost = state.valid[places].sum(dtype=jnp.int32)
@@ -173,7 +173,7 @@ def hindsight(
         goal = achieved[(row + steps) % rows, column]
         other = jax.random.uniform(share_key, (batch_size,)) < share
 
-        def with_goal(observation: dict[str, Any]) -> dict[str, Any]:
+        def with_goal(observation: dict[str, jax.Array]) -> dict[str, Any]:
             old = observation["desired_goal"]
             return observation | {"desired_goal": select(other, goal.astype(old.dtype), old)}
 
@@ -187,7 +187,7 @@ def hindsight(
     return Replay(init, add, sample, lambda state: state.size)
 
 
-def _check_goals(observation: ArrayTree) -> None:
+def _check_goals(observation: Observation) -> None:
     if not isinstance(observation, Mapping) or not set(_GOALS) <= set(observation):
         given = list(observation) if isinstance(observation, Mapping) else type(observation)
         raise ValueError(refusal("observation", given, f"a dictionary with {_GOALS}"))

@@ -98,7 +98,7 @@ class Collected(NamedTuple):
 
 
 def initial_window(
-    timestep: TimeStep, action: ArrayTree, n_step: int
+    timestep: TimeStep, action: jax.Array, n_step: int
 ) -> tuple[Any, NStepTransition]:
     """Before the first collection.
 
@@ -125,7 +125,7 @@ def collect(
     agent: Agent,
     params: ArrayTree,
     start: RolloutState,
-    window: Any,
+    window: tuple[TimeStep, jax.Array],
     period: int,
     n_step: int,
     discount: jax.Array | float,

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from gpicljax.checks import Range, check, numbers
-from gpicljax.typing import ArrayTree
 
 Real = Annotated[jax.Array, Range()]
 Positive = Annotated[jax.Array, Range(above=0)]
@@ -28,18 +28,20 @@ def widened(overrides: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return overrides | ends
 
 
-def check_values(name: str, values: ArrayTree, fine: Any, accepted: str) -> None:
+def check_values(
+    name: str, values: ArrayLike | tuple[np.ndarray, ...], fine: ArrayLike, accepted: str
+) -> None:
     """Raises ValueError unless `fine`, one or more booleans, holds everywhere."""
     check(np.all(fine), name, numbers(values), accepted)
 
 
-def check_pair(name: str, values: ArrayTree) -> None:
+def check_pair(name: str, values: ArrayLike) -> None:
     """Raises ValueError unless the last axis holds a lowest and a highest value."""
     fine = np.shape(values)[-1:] == (2,)
     check_values(name, values, fine, "a number or a range (lowest, highest)")
 
 
-def check_order(name: str, values: ArrayTree) -> None:
+def check_order(name: str, values: ArrayLike) -> None:
     """Raises ValueError unless the lowest value comes first."""
     values = np.asarray(values)
     check_values(name, values, values[..., 0] <= values[..., 1], "a range (lowest, highest)")

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ from gpicljax.checks import JAX_PROCESS, check, check_at_least, check_choice, mi
 from gpicljax.environment import Environment
 from gpicljax.interop._spaces import of_one_agent
 from gpicljax.registration import make, registered, registered_id
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Dataclass
 
 try:
     import gymnasium
@@ -29,6 +29,9 @@ try:
     from gymnasium.error import ResetNeeded
 except ImportError as error:
     raise missing("gymnasium", "interop") from error
+
+ParamsOrChanges: TypeAlias = Dataclass | tuple[ArrayTree, ...] | Mapping[str, ArrayTree] | None
+"""Params, or a dictionary of the fields of the default ones to change."""
 
 RENDER_FPS = 4
 _jit = functools.partial(jax.jit, static_argnums=0)
@@ -61,7 +64,7 @@ def _step(
 
 
 @_jit
-def _render(env: Any, state: ArrayTree, task: ArrayTree) -> jax.Array:
+def _render(env: Environment, state: ArrayTree, task: ArrayTree) -> jax.Array:
     return env.render(state, task)
 
 
@@ -76,8 +79,10 @@ class _Spec(EnvSpec):
         """
         env, params = self.kwargs["env"], self.kwargs["params"]
         named = isinstance(env, str) and (params is None or isinstance(params, dict))
-        accepted = "one of gpicljax.registered() without options, and params that are a dataclass"
-        check(named, "env", env, f"{accepted}, for a specification in JSON")
+        accepted_values = (
+            "one of gpicljax.registered() without options, and params that are a dataclass"
+        )
+        check(named, "env", env, f"{accepted_values}, for a specification in JSON")
         return super().to_json()
 
 
@@ -213,7 +218,7 @@ class GymnasiumEnv(gymnasium.Env):
 
 def to_gymnasium(
     env: Environment | str,
-    params: ArrayTree = None,
+    params: ParamsOrChanges = None,
     *,
     episodes_per_trial: int | None = 1,
     render_mode: Literal["rgb_array", "ansi"] | None = None,
@@ -268,7 +273,10 @@ def _make_registered(env: str, render_mode: str | None = None, **options: Any) -
 
 
 def checked(
-    env: Environment | str, params: ArrayTree, render_mode: str | None, static: Mapping[str, Any]
+    env: Environment | str,
+    params: ParamsOrChanges,
+    render_mode: str | None,
+    static: Mapping[str, Any],
 ) -> tuple[Environment, Any]:
     """The environment and the params to use; ValueError where they or the mode do not fit."""
     JAX_PROCESS.enter()  # before the first computation, which would hang after a fork

@@ -75,7 +75,7 @@ def _renew(vec: VectorEnv, vstate: VectorState, timestep: TimeStep) -> VectorSta
 
 
 @_jit
-def _render(env: Any, state: ArrayTree, task: ArrayTree) -> jax.Array:
+def _render(env: Environment, state: ArrayTree, task: ArrayTree) -> jax.Array:
     return jax.vmap(env.render)(state, task)
 
 
@@ -240,7 +240,7 @@ def _started(timestep: TimeStep) -> dict[str, Any]:
 def to_gymnasium_vector(
     env: Environment | str,
     num_envs: int,
-    params: ArrayTree = None,
+    params: single.ParamsOrChanges = None,
     *,
     episodes_per_trial: int = 1,
     resets: Literal["fresh", "bank"] = "fresh",

@@ -110,14 +110,16 @@ class JaxMARLEnv(MultiAgentEnv):
         return self.get_obs(following), following, rewards, self._dones(arrived), infos
 
     def step_env(
-        self, key: jax.Array, state: ArrayTree, actions: ByAgent
+        self, key: jax.Array, state: State, actions: ByAgent
     ) -> tuple[ByAgent, Any, ByAgent, ByAgent, dict[str, jax.Array]]:
         """`step` without the reset."""
+        assert isinstance(state, JaxMARLState)
         arrived, rewards, infos = self._moved(key, state, actions)
         return self.get_obs(arrived), arrived, rewards, self._dones(arrived), infos
 
-    def get_obs(self, state: ArrayTree) -> ByAgent:
+    def get_obs(self, state: State) -> ByAgent:
         """Every agent's observation, float `[n]`."""
+        assert isinstance(state, JaxMARLState)
         observation = self.env.observe(state.state, state.task)
         return self._by_agent(spaces.flatten(self._one_observation, observation))
 
@@ -195,8 +197,8 @@ def to_jaxmarl(env: Environment | str, params: ArrayTree = None) -> JaxMARLEnv:
     """
     env = resolve(env)
     if env.num_agents is None:
-        accepted = "several agents; to_gymnax and to_gymnasium take one"
-        raise ValueError(refusal("num_agents", None, accepted))
+        accepted_values = "several agents; to_gymnax and to_gymnasium take one"
+        raise ValueError(refusal("num_agents", None, accepted_values))
     one_action = spaces.of_one_agent(env.action_space(), env.num_agents)
     if not isinstance(one_action, spaces.Discrete | spaces.MultiDiscrete):
         raise TypeError(refusal("action_space", one_action, "Discrete, MultiDiscrete"))

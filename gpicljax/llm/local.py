@@ -116,7 +116,9 @@ class ByteModel:
         numbers = jnp.arange(tokens.shape[0])
         carry, logits = jax.lax.scan(read, self.network.initial_carry(1), (tokens, numbers))
 
-        def write(state: ArrayTree, key: jax.Array) -> tuple[Any, jax.Array]:
+        def write(
+            state: tuple[ArrayTree, jax.Array], key: jax.Array
+        ) -> tuple[tuple[ArrayTree, jax.Array], jax.Array]:
             carry, logits = state
             if self.temperature == 0:
                 token = logits.argmax().astype(jnp.int32)

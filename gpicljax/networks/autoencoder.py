@@ -21,7 +21,7 @@ from flax import linen as nn
 from gpicljax import random
 from gpicljax.checks import Count, Natural, check, check_array, check_at_least, check_fields
 from gpicljax.networks.layers import Linear, default_float
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import Variables
 
 _CELL = 8
 """Pixels of a side of what becomes one place of the smallest grid."""
@@ -113,7 +113,7 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
     encoder, decoder = first(settings, resolution, kind), last(settings, resolution, kind)
     heads = Linear(settings.latent, _limits(), default_float())
 
-    def features(params: ArrayTree, images: jax.Array) -> jax.Array:
+    def features(params: Variables, images: jax.Array) -> jax.Array:
         return encoder.apply({"params": params["encoder"]}, images.astype(kind) / 255)  # type: ignore[return-value]
 
     def init(key: jax.Array) -> Any:
@@ -127,7 +127,7 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
         }
         return _drawn(key, {name: within["params"] for name, within in limits.items()})
 
-    def encode(params: ArrayTree, images: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def encode(params: Variables, images: jax.Array) -> tuple[jax.Array, jax.Array]:
         fits = images.dtype == jnp.uint8 and images.shape[-3:] == (*resolution, 3)
         check_array(fits, "images", images, f"uint8[..., {resolution[0]}, {resolution[1]}, 3]")
         seen = features(params, images.reshape(-1, *resolution, 3))
@@ -139,7 +139,7 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
 
         return head("mean"), head("log_variance")
 
-    def decode(params: ArrayTree, latents: jax.Array) -> jax.Array:
+    def decode(params: Variables, latents: jax.Array) -> jax.Array:
         fits = latents.ndim and latents.shape[-1] == settings.latent
         check_array(fits, "latents", latents, f"float[..., {settings.latent}]")
         flat = latents.reshape(-1, settings.latent)
@@ -155,7 +155,7 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
 
 
 def encode_in_parts(
-    autoencoder: Autoencoder, params: ArrayTree, images: jax.Array, part: int | None = None
+    autoencoder: Autoencoder, params: Variables, images: jax.Array, part: int | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """As `encode`, of so many pictures at a time: memory holds the activations of one part.
 
@@ -172,7 +172,7 @@ def encode_in_parts(
 
 
 def decode_in_parts(
-    autoencoder: Autoencoder, params: ArrayTree, latents: jax.Array, part: int | None = None
+    autoencoder: Autoencoder, params: Variables, latents: jax.Array, part: int | None = None
 ) -> jax.Array:
     """As `decode`, of so many pictures at a time, also where there is a gradient.
 

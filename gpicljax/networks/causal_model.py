@@ -12,6 +12,7 @@ such pairs: a window of one step is a model without context.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -37,13 +38,13 @@ from gpicljax.networks.embeddings import (
     TokenEmbedding,
     VectorEmbedding,
 )
-from gpicljax.networks.event_store import Event, EventStore
+from gpicljax.networks.event_store import Event, EventStore, Stored
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.policies import Policy, policy_for
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import SequenceTransformer, Transformer
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Variables
 
 MODEL, AUTOENCODER, WINDOW = "model", "autoencoder", "window"
 """Entries of the parameters."""
@@ -163,7 +164,7 @@ class RememberingLSTM(nn.Module):
         return self._core(**apart).initial_carry(batch), self._store(**apart).initial_carry(batch)
 
     def unroll(
-        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array
+        self, carry: tuple[Sequence[ArrayTree], Stored], inputs: jax.Array, starts: jax.Array
     ) -> tuple[jax.Array, Any]:
         """Float `[T, B, width]`, `bool[T, B]` -> outputs float `[T, B, width]`, and the carry."""
         said, layer = self.core.unroll(carry[0], inputs, starts)
@@ -171,7 +172,9 @@ class RememberingLSTM(nn.Module):
         read, stored = self.store.unroll(carry[1], event, starts)
         return said + self.mix(jnp.concatenate([said, read], axis=-1)), (layer, stored)
 
-    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(
+        self, carry: tuple[Sequence[ArrayTree], Stored], inputs: jax.Array, start: jax.Array
+    ) -> tuple[jax.Array, Any]:
         """Float `[B, width]`, `bool[B]` -> outputs float `[B, width]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry
@@ -285,18 +288,18 @@ def causal_model(
     """
     module = sequence_model(settings, autoencoder.latent, actions, capacity)
 
-    def latents_of(params: ArrayTree, observation: jax.Array) -> jax.Array:
+    def latents_of(params: Variables, observation: jax.Array) -> jax.Array:
         if jnp.issubdtype(observation.dtype, jnp.floating):
             return observation
         return encode_in_parts(autoencoder, params[AUTOENCODER], observation, part)[0]
 
-    def read(latents: ArrayTree, inputs: AgentInput) -> dict[str, Any]:
+    def read(latents: jax.Array, inputs: AgentInput) -> dict[str, Any]:
         return {"latent": latents, "action": inputs.last_action}
 
-    def limit(params: ArrayTree) -> dict[str, Any]:
+    def limit(params: Variables) -> dict[str, Any]:
         return {"window": params[WINDOW]} if settings.kind == "transformer" else {}
 
-    def output(params: ArrayTree, seen: jax.Array, said: dict[str, jax.Array]) -> CausalOutput:
+    def output(params: Variables, seen: jax.Array, said: dict[str, jax.Array]) -> CausalOutput:
         # The compiler leaves out a picture that is not used.
         image, again = (
             decode_in_parts(autoencoder, params[AUTOENCODER], latents, part)
@@ -316,7 +319,7 @@ def causal_model(
         return {MODEL: said, AUTOENCODER: pictures, WINDOW: window}
 
     def step(
-        params: ArrayTree, carry: ArrayTree, inputs: AgentInput, start: jax.Array
+        params: Variables, carry: ArrayTree, inputs: AgentInput, start: jax.Array
     ) -> tuple[CausalOutput, Any]:
         seen = latents_of(params, inputs.observation)
         given, own = read(seen, inputs), params[MODEL]
@@ -324,7 +327,7 @@ def causal_model(
         return output(params, seen, said), carry
 
     def unroll(
-        params: ArrayTree,
+        params: Variables,
         carry: ArrayTree,
         inputs: AgentInput,
         starts: jax.Array | None,

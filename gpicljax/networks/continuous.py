@@ -13,6 +13,7 @@ from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.encoder import Encoder
 from gpicljax.networks.feedforward import MLP, FeedForward, dense
+from gpicljax.typing import Observation
 
 _SMALL = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
 
@@ -20,7 +21,7 @@ _SMALL = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
 class CriticInput(NamedTuple):
     """The environment's `observation`, and `action` float `[..., D]` within [-1, 1]."""
 
-    observation: object
+    observation: Observation
     action: jax.Array
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,14 +33,19 @@ class AgentInput(NamedTuple):
     last_reward: jax.Array
 
 
-class Unroll(Protocol):
+ParamsT = TypeVar("ParamsT", contravariant=True)
+CarryT = TypeVar("CarryT", contravariant=True)
+InputsT = TypeVar("InputsT", contravariant=True)
+
+
+class Unroll(Protocol[ParamsT, CarryT, InputsT]):
     """See `Network.unroll`."""
 
     def __call__(
         self,
-        params: ArrayTree,
-        carry: ArrayTree,
-        inputs: ArrayTree,
+        params: ParamsT,
+        carry: CarryT,
+        inputs: InputsT,
         starts: jax.Array | None,
         key: jax.Array | None = None,
     ) -> tuple[Any, Any]:
@@ -78,7 +83,7 @@ class Network(NamedTuple):
     init: Callable[[jax.Array, Any], Any]
     initial_carry: Callable[[int], Any]
     step: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]]
-    unroll: Unroll
+    unroll: Unroll[Any, Any, Any]
     attention: Callable[[Any, Any, jax.Array], jax.Array] | None = None
 
 
@@ -108,8 +113,8 @@ def as_network(module: nn.Module) -> Network:
         carry = module.initial_carry(batch)  # type: ignore[attr-defined]
         variables = module.init(key, carry, inputs, jnp.zeros(batch, bool), method="step")
         found = f"{type(module).__name__} with {', '.join(variables)}"
-        accepted = "a module whose variables are params alone, which an optimiser may move"
-        check(variables.keys() <= {"params"}, "module", found, accepted)
+        accepted_values = "a module whose variables are params alone, which an optimiser may move"
+        check(variables.keys() <= {"params"}, "module", found, accepted_values)
         return variables
 
     def step(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,6 @@ from flax import linen as nn
 from gpicljax.networks import ring
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.recurrent import lstm_cell, orthogonal_gates
-from gpicljax.typing import ArrayTree
 
 
 class Bindings(NamedTuple):
@@ -114,7 +113,9 @@ class ESBN(nn.Module):
         weights = weights[..., self.slots :]
         first = lambda x: x.swapaxes(0, 1)  # noqa: E731
 
-        def tick(carry: ArrayTree, x: ArrayTree) -> tuple[Any, jax.Array]:
+        def tick(
+            carry: tuple[jax.Array, ...], x: tuple[jax.Array, ...]
+        ) -> tuple[tuple[jax.Array, ...], jax.Array]:
             cell, hidden, keys = carry
             t, keep, weights, earlier, confidence = x
             cell, hidden = cell * keep, hidden * keep

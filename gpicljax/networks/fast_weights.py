@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax.networks.feedforward import dense
-from gpicljax.typing import ArrayTree
 
 
 def _unit(x: jax.Array) -> jax.Array:
@@ -63,7 +62,7 @@ class DeltaMemory(nn.Module):
         gate = nn.sigmoid(self.gate(inputs))[..., None]
         keep = 1 - starts[..., None, None, None].astype(inputs.dtype)
 
-        def tick(memory: jax.Array, x: ArrayTree) -> tuple[jax.Array, jax.Array]:
+        def tick(memory: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
             query, key, value, gate, keep = x
             memory = memory * keep
             # Products and sums rather than batched matrix products: B * H of them are too small.

@@ -43,7 +43,7 @@ def matmul(x: jax.Array, weights: jax.Array) -> jax.Array:
     return (_rows(x) @ weights).reshape(*x.shape[:-1], weights.shape[1])
 
 
-def _matmul_backward(saved: Any, dy: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _matmul_backward(saved: tuple[jax.Array, ...], dy: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, weights = saved
     dtype = jnp.promote_types(x.dtype, jnp.float32)
     d_weights = lax.dot_general(
@@ -104,7 +104,7 @@ def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array) -> Any:
     return unit * scale + bias, (unit, rate, scale)
 
 
-def _layer_norm_backward(saved: Any, dy: jax.Array) -> tuple[jax.Array, ...]:
+def _layer_norm_backward(saved: tuple[jax.Array, ...], dy: jax.Array) -> tuple[jax.Array, ...]:
     unit, rate, scale = saved
     scaled = dy * scale
     inner = (scaled * unit).mean(-1, keepdims=True)

@@ -11,6 +11,7 @@ of Dao & Gu (2024, "Mamba-2"), as are the short convolution and the output gate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax.networks.feedforward import dense
-from gpicljax.typing import ArrayTree
 
 
 def decayed_attention(
@@ -55,7 +55,7 @@ def decayed_attention(
 
     earlier = jnp.tril(jnp.ones((chunk, chunk), bool))
 
-    def through(memory: jax.Array, x: ArrayTree) -> tuple[jax.Array, jax.Array]:
+    def through(memory: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         query, key, value, log_decay, starts = x
         decayed = jnp.cumsum(log_decay, axis=0).transpose(1, 2, 0)  # [B, H, C]
         trial = jnp.cumsum(starts, axis=0).T  # [B, C]
@@ -213,7 +213,7 @@ class LinearTransformer(nn.Module):
         return tuple(layer.initial_carry(batch) for _ in self._each)
 
     def unroll(
-        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array
+        self, carry: Sequence[LinearAttentionCarry], inputs: jax.Array, starts: jax.Array
     ) -> tuple[jax.Array, Any]:
         """Inputs `[T, B, width]`, starts `bool[T, B]` -> outputs `[T, B, width]`, and the carry."""
         x, carries = inputs, []
@@ -224,7 +224,9 @@ class LinearTransformer(nn.Module):
             x = x + self.narrow[i](nn.gelu(self.widen[i](self.mlp_norms[i](x)), approximate=False))
         return self.final_norm(x), tuple(carries)
 
-    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(
+        self, carry: Sequence[LinearAttentionCarry], inputs: jax.Array, start: jax.Array
+    ) -> tuple[jax.Array, Any]:
         """One step: `float[B, width]`, `bool[B]` -> `float[B, width]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry

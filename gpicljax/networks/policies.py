@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from gpicljax import spaces
 from gpicljax.checks import check, check_choice
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import Observation
 
 if TYPE_CHECKING:  # slow to import
     import distrax
@@ -67,7 +68,7 @@ def by_choice(space: Choices, outputs: jax.Array) -> jax.Array:
     return jnp.stack(padded, axis=-2)
 
 
-def legal_actions(observation: ArrayTree, actions: spaces.Space | int) -> jax.Array:
+def legal_actions(observation: Observation | None, actions: spaces.Space | int) -> jax.Array:
     """The observation's `action_mask`, or all actions where it has none.
 
     Args:
@@ -88,7 +89,7 @@ def legal_actions(observation: ArrayTree, actions: spaces.Space | int) -> jax.Ar
     return exists
 
 
-def draw_choice(key: jax.Array, logits: jax.Array, temperature: Any = 1.0) -> jax.Array:
+def draw_choice(key: jax.Array, logits: jax.Array, temperature: ArrayLike = 1.0) -> jax.Array:
     """A choice from logits, sharpened or not.
 
     Args:
@@ -163,7 +164,9 @@ class CategoricalPolicy:
         """Outputs of the head: one for every action of every choice."""
         return spaces.flat_size(self.space)
 
-    def distribution(self, outputs: jax.Array, observation: ArrayTree) -> distrax.Distribution:
+    def distribution(
+        self, outputs: jax.Array, observation: Observation | None
+    ) -> distrax.Distribution:
         """Outputs float `[..., size]` and observations with the same leading axes."""
         import distrax
 
@@ -217,7 +220,7 @@ class GaussianPolicy:
         return 2 * spaces.flat_size(self.space)
 
     def distribution(
-        self, outputs: jax.Array, observation: ArrayTree
+        self, outputs: jax.Array, observation: Observation | None
     ) -> distrax.MultivariateNormalDiag:
         """Outputs float `[..., 2 D]`; the distribution of samples float `[..., D]`."""
         import distrax
@@ -267,7 +270,9 @@ class BinnedPolicy:
         """Outputs of the head: D K."""
         return self._choices.size
 
-    def distribution(self, outputs: jax.Array, observation: ArrayTree) -> distrax.Distribution:
+    def distribution(
+        self, outputs: jax.Array, observation: Observation | None
+    ) -> distrax.Distribution:
         """Outputs float `[..., D K]`; the distribution of samples `int32[..., D]`."""
         del observation
         return self._choices.distribution(outputs, None)
@@ -298,8 +303,8 @@ class TanhPolicy:
         space = self.space
         finite = isinstance(space, spaces.Box) and math.isfinite(space.low + space.high)
         floats = finite and jnp.issubdtype(space.dtype or float, jnp.floating)
-        accepted = "a Box of floats with finite bounds, low below high"
-        check(floats and space.low < space.high, "space", space, accepted)
+        accepted_values = "a Box of floats with finite bounds, low below high"
+        check(floats and space.low < space.high, "space", space, accepted_values)
 
     @property
     def size(self) -> int:

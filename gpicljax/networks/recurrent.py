@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,8 @@ from flax import linen as nn
 
 from gpicljax.networks.feedforward import dense
 from gpicljax.typing import ArrayTree
+
+CarryT = TypeVar("CarryT")
 
 
 def orthogonal(key: jax.Array, size: int) -> jax.Array:
@@ -59,28 +61,28 @@ def lstm_cell(cell: jax.Array, gates: jax.Array) -> tuple[jax.Array, jax.Array]:
     return cell, nn.sigmoid(o) * jnp.tanh(cell)
 
 
-class RecurrentLayer(nn.Module):
+class RecurrentLayer(nn.Module, Generic[CarryT]):
     """What recurrent layers share: `step` is `unroll` over one step."""
 
     size: int
 
-    def initial_carry(self, batch: int) -> Any:
+    def initial_carry(self, batch: int) -> CarryT:
         """The memory at the start of a trial."""
         raise NotImplementedError
 
     def unroll(
-        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array
-    ) -> tuple[jax.Array, Any]:
+        self, carry: CarryT, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, CarryT]:
         """`float[T, B, F]`, `bool[T, B]` -> hidden states `float[T, B, size]`, and the carry."""
         raise NotImplementedError
 
-    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(self, carry: CarryT, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, CarryT]:
         """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
         hidden, carry = self.unroll(carry, inputs[None], start[None])
         return hidden[0], carry
 
 
-class LSTMLayer(RecurrentLayer):
+class LSTMLayer(RecurrentLayer[tuple[jax.Array, jax.Array]]):
     """One LSTM layer whose input projection leaves the recurrence.
 
     The gates of all T inputs are computed in one matrix product, so the scan holds the recurrent
@@ -120,7 +122,7 @@ class LSTMLayer(RecurrentLayer):
         return hidden, carry
 
 
-class GRULayer(RecurrentLayer):
+class GRULayer(RecurrentLayer[jax.Array]):
     """One layer of gated recurrent units whose input projection leaves the recurrence.
 
     With a reset gate r and an update gate z, `h <- z h + (1 - z) tanh(W x + U (r h))`. The reset
@@ -174,8 +176,8 @@ class RecurrentStack(nn.Module):
         return tuple(self.layer(size, parent=None).initial_carry(batch) for size in self.sizes)
 
     def unroll(
-        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array
-    ) -> tuple[jax.Array, Any]:
+        self, carry: Sequence[ArrayTree], inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, tuple[ArrayTree, ...]]:
         """`float[T, B, F]`, `bool[T, B]` -> `float[T, B, sizes[-1]]`, and the carry."""
         carries = []
         for layer, layer_carry in zip(self.layers, carry, strict=True):
@@ -183,7 +185,9 @@ class RecurrentStack(nn.Module):
             carries.append(layer_carry)
         return inputs, tuple(carries)
 
-    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(
+        self, carry: Sequence[ArrayTree], inputs: jax.Array, start: jax.Array
+    ) -> tuple[jax.Array, tuple[ArrayTree, ...]]:
         """One step: `float[B, F]`, `bool[B]` -> `float[B, sizes[-1]]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry

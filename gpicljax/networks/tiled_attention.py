@@ -10,15 +10,17 @@ Source: Rabe & Staats (2021); Dao et al. (2022).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from gpicljax.typing import ArrayTree
+_Arrays: TypeAlias = tuple[jax.Array, ...]
+_Tile: TypeAlias = Callable[[jax.Array, int, jax.Array | None, _Arrays], _Arrays]
 
 MASKED = -1e30  # finite, so that differences of two such scores are numbers
 
@@ -97,14 +99,16 @@ def _attend_forward(
     return out, (q, k, v, first, out, lse)
 
 
-def _attend_backward(span: int | None, saved: Any, d_out: jax.Array) -> tuple[Any, ...]:
+def _attend_backward(
+    span: int | None, saved: tuple[jax.Array | None, ...], d_out: jax.Array
+) -> tuple[Any, ...]:
     return *_on_platform(_all_backward, span, *saved, d_out), None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _on_platform(function: Any, span: int | None, *arrays: Any) -> Any:
+def _on_platform(function: Callable[..., Any], span: int | None, *arrays: Any) -> Any:
     cpu, tpu, gpu = (partial(function, sizes, span) for sizes in (_CPU, _TPU, _GPU))
     return lax.platform_dependent(*arrays, cpu=cpu, tpu=tpu, default=gpu)
 
@@ -170,7 +174,7 @@ def _all_forward(
     tiling = _tiling(sizes, span, q, k)
     keys, values = (tiling.spread(x, tiling.before) for x in (k, v))
     arrays = (tiling.spread(q), keys, values, tiling.limits(first, q))
-    out, lse = _map(partial(_forward, tiling.plan), arrays)
+    out, lse = _map(partial(_forward, tiling.plan), *arrays)
     return tiling.joined(out, q), tiling.joined(lse, q)
 
 
@@ -190,13 +194,14 @@ def _all_backward(
     keys, values = (tiling.spread(x, tiling.before) for x in (k, v))
     later = (tiling.spread(x) for x in (out, lse, d_out))
     arrays = (tiling.spread(q), keys, values, tiling.limits(first, q), *later)
-    d_q, d_k, d_v = _map(partial(_backward, tiling.plan), arrays)
+    d_q, d_k, d_v = _map(partial(_backward, tiling.plan), *arrays)
     before = tiling.before
     return tiling.joined(d_q, q), tiling.joined(d_k, k, before), tiling.joined(d_v, v, before)
 
 
-def _map(function: Any, arrays: tuple[Any, ...]) -> Any:
-    if arrays[0].shape[0] == 1:
+def _map(function: Callable[..., Any], first: jax.Array, *rest: jax.Array | None) -> Any:
+    arrays = first, *rest
+    if first.shape[0] == 1:
         out = function(*jax.tree.map(lambda x: x[0], arrays))
         return jax.tree.map(lambda x: x[None], out)
     return lax.map(lambda x: function(*x), arrays)
@@ -241,11 +246,13 @@ def lowest(x: jax.Array) -> jax.Array:
 
 
 @lowest.def_vmap
-def _lowest_of_all(_: int, __: Any, x: jax.Array) -> tuple[jax.Array, bool]:
+def _lowest_of_all(_: int, __: object, x: jax.Array) -> tuple[jax.Array, bool]:
     return lowest(x), False
 
 
-def _loop(plan: _Plan, i: jax.Array, first: jax.Array | None, tile: Any, carry: ArrayTree) -> Any:
+def _loop(
+    plan: _Plan, i: jax.Array, first: jax.Array | None, tile: _Tile, carry: _Arrays
+) -> _Arrays:
     """Applies `tile(start, keys, end, carry)` to the tiles of keys of the i-th tile of queries.
 
     Args:
@@ -258,8 +265,10 @@ def _loop(plan: _Plan, i: jax.Array, first: jax.Array | None, tile: Any, carry: 
     diagonal = plan.offset + i * plan.rows
     if plan.looped:
 
-        def run(start: Any, stop: Any, end: jax.Array | None, carry: ArrayTree) -> Any:
-            def body(j: jax.Array, carry: ArrayTree) -> Any:
+        def run(
+            start: jax.Array | int, stop: jax.Array | int, end: jax.Array | None, carry: _Arrays
+        ) -> _Arrays:
+            def body(j: jax.Array, carry: _Arrays) -> _Arrays:
                 return tile(j * plan.rows, plan.rows, end, carry)
 
             return lax.fori_loop(start, stop, body, carry)
@@ -290,13 +299,13 @@ def _forward(
     q, k = q * _scale(width), _swap(k)
     zeros = jnp.zeros((group, rows), q.dtype)
 
-    def queries(i: jax.Array, result: Any) -> Any:
+    def queries(i: jax.Array, result: _Arrays) -> _Arrays:
         out, lse = result
         queries = _slice(q, i * rows, rows, 2)
         seen = None if first is None else _slice(first, i * rows, rows, 1)
         place = plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32)
 
-        def tile(start: jax.Array, keys: int, end: jax.Array | None, carry: ArrayTree) -> Any:
+        def tile(start: jax.Array, keys: int, end: jax.Array | None, carry: _Arrays) -> _Arrays:
             most, total, value = carry
             score = jnp.einsum("gkd,gdq->gkq", _slice(k, start, keys, 1), queries)
             if end is not None:
@@ -342,7 +351,7 @@ def _backward(
     across = (q, d_out, k, v)
     q, d_out, k = (_swap(x) for x in (q, d_out, k))
 
-    def queries(i: jax.Array, result: Any) -> Any:
+    def queries(i: jax.Array, result: _Arrays) -> _Arrays:
         dq, dk, dv = result
         query, d_value = (_slice(x, i * rows, rows, 1) for x in (q, d_out))
         query_across, d_value_across = (_slice(x, i * rows, rows, 2) for x in across[:2])
@@ -350,7 +359,7 @@ def _backward(
         seen = None if first is None else _slice(first, i * rows, rows, 1)
         place = (plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32))[:, None]
 
-        def tile(start: jax.Array, keys: int, end: jax.Array | None, carry: ArrayTree) -> Any:
+        def tile(start: jax.Array, keys: int, end: jax.Array | None, carry: _Arrays) -> _Arrays:
             d_query, dk, dv = carry
             key_across, value_across = (_slice(x, start, keys, 2) for x in across[2:])
             score = jnp.einsum("gqd,gdk->gqk", query, key_across)

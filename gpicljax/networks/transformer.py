@@ -137,8 +137,8 @@ class Transformer(nn.Module):
         count, slots = self.tokens_per_step, self._slots
         if carry is not None and self.window is None and steps * count > slots:
             given = f"{steps} steps of {count} tokens"
-            accepted = f"{slots} tokens, the cache's capacity: raise it, or unroll from None"
-            raise ValueError(refusal("inputs", given, accepted))
+            accepted_values = f"{slots} tokens, the cache's capacity: raise it, or unroll from None"
+            raise ValueError(refusal("inputs", given, accepted_values))
         x = jnp.moveaxis(inputs.reshape(steps, batch, count, self.width), 1, 0)
         length = jnp.full(1, -self.lead, jnp.int32) if carry is None else carry.length
         positions = self._positions(length, starts, steps)
@@ -324,13 +324,17 @@ def generate(
     carry = network.initial_carry(prompt.shape[0])
     if isinstance(carry, KVCache) and not carry.windowed:
         needed = prompt.shape[1] + length - 1
-        accepted = f"a prompt and a length for {carry.capacity} tokens, the trunk's `capacity`"
-        check(needed <= carry.capacity, "prompt", f"{needed} tokens to be kept", accepted)
+        accepted_values = (
+            f"a prompt and a length for {carry.capacity} tokens, the trunk's `capacity`"
+        )
+        check(needed <= carry.capacity, "prompt", f"{needed} tokens to be kept", accepted_values)
     starts = jnp.zeros(prompt.T.shape, bool)
     logits, carry = network.unroll(params, carry, prompt.T, starts)
     going = starts[0]
 
-    def tick(state: ArrayTree, key: jax.Array) -> tuple[Any, jax.Array]:
+    def tick(
+        state: tuple[ArrayTree, jax.Array], key: jax.Array
+    ) -> tuple[tuple[ArrayTree, jax.Array], jax.Array]:
         carry, token = state
         logits, carry = network.step(params, carry, token, going)
         token = draw_choice(key, logits, temperature)

@@ -32,7 +32,6 @@ from gpicljax.storage.leaves import (
 from gpicljax.storage.manifest import MANIFEST, find_damage, read_manifest, write_manifest
 from gpicljax.storage.nested import differences
 from gpicljax.storage.patience import Patience, in_a_line
-from gpicljax.typing import ArrayTree
 
 T = TypeVar("T")
 DAMAGED = "damaged"
@@ -103,7 +102,7 @@ class Checkpointer:
         """The finished steps on disk, ascending. They may still turn out to be damaged."""
         return on_main(self._steps)
 
-    def save(self, step: int, state: ArrayTree) -> bool:
+    def save(self, step: int, state: object) -> bool:
         """Writes a state and returns when it is on disk.
 
         Args:

@@ -28,6 +28,7 @@ import numpy as np
 
 from gpicljax.checks import refusal
 from gpicljax.data.shard_files import ShardError
+from gpicljax.interface import TrainingState
 from gpicljax.runs.arguments import program_name
 from gpicljax.runs.config import (
     ConfigError,
@@ -323,7 +324,7 @@ def _training(config: RunConfig, program: Program, replicas: Replicas, updates: 
     return start_training(program, replicas, keys, cells, updates)
 
 
-def _params(state: ArrayTree, replicas: Replicas, training: Training) -> Any:
+def _params(state: TrainingState, replicas: Replicas, training: Training) -> Any:
     """The parameters of a training state, one run per replica."""
     if training.replicas is replicas:
         return state.params
@@ -375,7 +376,7 @@ def _taken(take: Callable[[Measure], Any], measures: Any) -> Any:
         return take(measures)
     if isinstance(measures, Mapping):
         return {name: _taken(take, each) for name, each in measures.items()}
-    return type(measures)(*(_taken(take, each) for each in measures))
+    return type(measures)(*(_taken(take, measure) for measure in measures))
 
 
 def _evaluated(
@@ -521,8 +522,8 @@ def _sizes(config: RunConfig, program: Program) -> dict[str, str]:
 def _compile_update(config: RunConfig, program: Program, targets: Sequence[Target]) -> None:
     """Prints what an update needs on machines that are not at hand."""
     if program.init is None or program.update is None or not program.observations:
-        accepted = f"a study that trains; {config.run_name} trains nothing"
-        exit_with_error(ConfigError(refusal("target", config.target, accepted)))
+        accepted_values = f"a study that trains; {config.run_name} trains nothing"
+        exit_with_error(ConfigError(refusal("target", config.target, accepted_values)))
     announce(
         f"dry run of {config.run_name}: {program.title}",
         {**program.details, **_sizes(config, program)},

@@ -7,13 +7,14 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from signal import Signals
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.checks import check, check_at_least
+from gpicljax.interface import TrainingState
 from gpicljax.runs.checkpoints import Checkpointer
 from gpicljax.runs.distributed import exchange, is_main, log_once, to_host
 from gpicljax.runs.loggers import open_loggers
@@ -25,9 +26,9 @@ from gpicljax.runtime.profiling import CompileClock, profile
 from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.signals import StopRequest, catch_stop, exit_code
 from gpicljax.storage.atomic import to_json_text, write_atomically
-from gpicljax.typing import ArrayTree
 
 StateT = TypeVar("StateT")
+TrainingStateT = TypeVar("TrainingStateT", bound=TrainingState)
 Metrics = Mapping[str, Any]
 RESERVED = ("step", "observations", "time", NOT_FINITE)
 FINITE = "finite"
@@ -38,7 +39,9 @@ NOT_FINITE_CODE = 3
 """The exit code where a run's loss or parameters have stopped being finite."""
 
 
-def watched(update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]) -> Callable[[Any], Any]:
+def watched(
+    update: Callable[[TrainingStateT], tuple[TrainingStateT, dict[str, jax.Array]]],
+) -> Callable[[TrainingStateT], tuple[TrainingStateT, dict[str, jax.Array]]]:
     """An update of one run that also says whether the run is still sound.
 
     Args:
@@ -49,7 +52,7 @@ def watched(update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]) -> Callab
       `loss` are finite.
     """
 
-    def watching(state: ArrayTree) -> tuple[Any, dict[str, jax.Array]]:
+    def watching(state: TrainingStateT) -> tuple[TrainingStateT, dict[str, jax.Array]]:
         state, metrics = update(state)
         seen = state.params, {n: m for n, m in metrics.items() if n.endswith("loss")}
         floats = [x for x in jax.tree.leaves(seen) if jnp.issubdtype(x.dtype, jnp.inexact)]
@@ -65,7 +68,7 @@ def run_chunks(
     *,
     num_chunks: int,
     run: RunDirectory,
-    advance: Callable[[StateT, Any], tuple[StateT, Any]] | None = None,
+    advance: Callable[[StateT, np.int32], tuple[StateT, object]] | None = None,
     updates: int = 1,
     replicas: Replicas | None = None,
     probe: Callable[[int, StateT], Metrics] | None = None,
@@ -146,12 +149,12 @@ def run_chunks(
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class _Loop:
+class _Loop(Generic[StateT]):
     """The chunks that one process of a run trains; fields as the arguments of `run_chunks`."""
 
-    update_chunk: Callable[[Any], tuple[Any, Metrics]]
-    advance: Callable[[Any, Any], tuple[Any, Any]] | None
-    probe: Callable[[int, Any], Metrics] | None
+    update_chunk: Callable[[StateT], tuple[StateT, Metrics]]
+    advance: Callable[[StateT, np.int32], tuple[StateT, object]] | None
+    probe: Callable[[int, StateT], Metrics] | None
     on_metrics: Callable[[int, Metrics], None] | None
     run: RunDirectory
     replicas: Replicas | None
@@ -162,7 +165,9 @@ class _Loop:
     checkpoint_every: int
     observations: int
 
-    def train(self, state: ArrayTree, checkpointer: Checkpointer | None) -> tuple[Any, list[Any]]:
+    def train(
+        self, state: StateT, checkpointer: Checkpointer | None
+    ) -> tuple[StateT, list[dict[str, Any]]]:
         """Trains the chunks that are missing; returns the final state and the whole log."""
         records = self._begin(state, checkpointer)
         nothing = contextlib.nullcontext()
@@ -180,7 +185,7 @@ class _Loop:
             # Only now, with the usual handlers back: no signal can slip in between look and leave.
             return self._end(_agreed(stop))
 
-    def _begin(self, state: ArrayTree, checkpointer: Checkpointer | None) -> list[dict[str, Any]]:
+    def _begin(self, state: StateT, checkpointer: Checkpointer | None) -> list[dict[str, Any]]:
         """Restores state and log of a resumed run; returns the records that the log holds."""
         self._say: Callable[[str], None] = log_once if self.progress is None else self.progress.note
         if checkpointer is None:
@@ -262,7 +267,7 @@ class _Loop:
                 warning=f"not finite: {', '.join(self._unsound)}" if self._unsound else None,
             )
 
-    def _end(self, asked: Signals | None) -> tuple[Any, list[dict[str, Any]]]:
+    def _end(self, asked: Signals | None) -> tuple[StateT, list[dict[str, Any]]]:
         """Saves the state; leaves the process after a signal, or where no run is sound any more."""
         if self.progress is not None:
             self.progress.close()
@@ -320,7 +325,7 @@ class _Keeper:
         self.saved = self._tried = done
         return done, stored if self._replicas is None else self._replicas.restored(stored)
 
-    def save(self, done: int, state: ArrayTree) -> None:
+    def save(self, done: int, state: object) -> None:
         """Saves a state after so many updates, unless that was tried already."""
         if self._log.complete and done > self._tried:
             self._tried = done

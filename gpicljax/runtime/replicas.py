@@ -88,7 +88,7 @@ class Replicas:
         if not self.padded:
             return state
 
-        def once(leaf: ArrayTree) -> Any:  # leaf by leaf: no device holds all of a state
+        def once(leaf: jax.Array) -> Any:  # leaf by leaf: no device holds all of a state
             whole = self.fetch(leaf)
             key = is_key(leaf)
             return jax.random.wrap_key_data(whole, impl=jax.random.key_impl(leaf)) if key else whole
@@ -100,7 +100,7 @@ class Replicas:
         if not self.padded:
             return state
 
-        def like(leaf: ArrayTree) -> Any:
+        def like(leaf: jax.Array) -> Any:
             shape = (self.count, *leaf.shape[1:])
             return (
                 jax.ShapeDtypeStruct(shape, leaf.dtype)

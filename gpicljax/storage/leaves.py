@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.typing import ArrayTree
+Leaf: TypeAlias = jax.Array | np.ndarray | jax.ShapeDtypeStruct
+"""A leaf of a training state, or its abstract form."""
 
 Spec = dict[str, Any]
 """What a checkpoint records of a leaf: `name`, `shape`, `dtype`, and `impl` for typed keys."""
 
 
-def named_leaves(tree: ArrayTree) -> list[tuple[str, Any]]:
+def named_leaves(tree: object) -> list[tuple[str, Any]]:
     """The leaves of a pytree with readable, unique names, in the pytree's order.
 
     Args:
@@ -27,16 +28,16 @@ def named_leaves(tree: ArrayTree) -> list[tuple[str, Any]]:
     return [(f"{i:04d}.{_dotted(path)}", leaf) for i, (path, leaf) in enumerate(leaves)]
 
 
-def _dotted(path: tuple[Any, ...]) -> str:
+def _dotted(path: jax.tree_util.KeyPath) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".")
 
 
-def is_key(leaf: ArrayTree) -> bool:
+def is_key(leaf: object) -> bool:
     """Whether a leaf (an array or its abstract form) holds typed random keys."""
     return jnp.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
 
 
-def spec(name: str, leaf: ArrayTree) -> Spec:
+def spec(name: str, leaf: object) -> Spec:
     """Describes a leaf, concrete or abstract, so that two descriptions can be compared.
 
     Args:
@@ -51,18 +52,19 @@ def spec(name: str, leaf: ArrayTree) -> Spec:
     """
     if isinstance(leaf, bool | int | float):
         return {"name": name, "shape": [], "dtype": f"Python {type(leaf).__name__}"}
-    if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape is None or dtype is None:
         raise TypeError(f"state: got {leaf!r} at {name}; accepted: arrays and numbers")
-    return {"name": name, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+    return {"name": name, "shape": list(shape), "dtype": str(dtype)}
 
 
-def is_spread(leaf: ArrayTree) -> bool:
+def is_spread(leaf: object) -> bool:
     """Whether an array (or its abstract form) has parts on devices of other processes."""
     sharding = getattr(leaf, "sharding", None)
     return sharding is not None and not sharding.is_fully_addressable
 
 
-def to_storage(leaf: ArrayTree) -> np.ndarray | jax.Array:
+def to_storage(leaf: jax.Array | np.ndarray | float) -> np.ndarray | jax.Array:
     """What is stored of a leaf; typed keys become their `uint32` data.
 
     Args:
@@ -73,10 +75,10 @@ def to_storage(leaf: ArrayTree) -> np.ndarray | jax.Array:
       which stores its part.
     """
     leaf = jax.random.key_data(leaf) if is_key(leaf) else leaf
-    return leaf if is_spread(leaf) else np.asarray(leaf)
+    return leaf if isinstance(leaf, jax.Array) and is_spread(leaf) else np.asarray(leaf)
 
 
-def storage_target(like: Any) -> np.ndarray | jax.ShapeDtypeStruct:
+def storage_target(like: Leaf | float) -> np.ndarray | jax.ShapeDtypeStruct:
     """What to ask storage for, to replace a leaf.
 
     Args:
@@ -89,12 +91,14 @@ def storage_target(like: Any) -> np.ndarray | jax.ShapeDtypeStruct:
     if isinstance(like, bool | int | float):
         return np.asarray(like)
     data = jax.eval_shape(jax.random.key_data, like) if is_key(like) else like
-    if is_spread(like):  # the sharding of keys leaves the axis of their data alone
+    if isinstance(like, jax.Array | jax.ShapeDtypeStruct) and is_spread(
+        like
+    ):  # the sharding of keys leaves the axis of their data alone
         return jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=like.sharding)
     return np.empty(data.shape, data.dtype)
 
 
-def from_storage(value: np.ndarray | jax.Array, like: Any, impl: str | None) -> Any:
+def from_storage(value: np.ndarray | jax.Array, like: Leaf | float, impl: str | None) -> Any:
     """Makes a leaf of stored values.
 
     Args:

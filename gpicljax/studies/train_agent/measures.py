@@ -14,6 +14,7 @@ from gpicljax import agents, spaces
 from gpicljax.environment import Environment
 from gpicljax.envs import BernoulliBandit
 from gpicljax.envs._bandit import Bandit
+from gpicljax.envs.bernoulli_bandit import Task
 from gpicljax.evaluation.returns import (
     Episode,
     EpisodeReturns,
@@ -49,11 +50,11 @@ class Evaluation(NamedTuple):
 
 def is_bandit(env: Environment) -> bool:
     """Whether there is nothing but arms, and `info["regret"]` says what a pull has missed."""
-    arms, seen = env.action_space(), env.observation_space()
+    arms, observations = env.action_space(), env.observation_space()
     if not isinstance(arms, spaces.Discrete) or env.num_agents is not None:
         return False
-    number = isinstance(seen, spaces.Box) and math.prod(seen.shape) == 1  # how late it is
-    if not number and seen != spaces.Discrete(1):
+    number = isinstance(observations, spaces.Box) and math.prod(observations.shape) == 1  # how late it is
+    if not number and observations != spaces.Discrete(1):
         return False
 
     def pull(key: jax.Array) -> Any:
@@ -65,11 +66,14 @@ def is_bandit(env: Environment) -> bool:
 
 def arm_means(env: Environment, task: ArrayTree) -> np.ndarray | None:
     """What each arm of a bandit pays on average, float `[A]`; None where it does not say so."""
-    known = isinstance(env, Bandit | BernoulliBandit)
-    return np.asarray(env.means(task)) if known else None
+    if isinstance(env, Bandit):
+        return np.asarray(env.means(task))
+    if isinstance(env, BernoulliBandit) and isinstance(task, Task):
+        return np.asarray(env.means(task))
+    return None
 
 
-def one_of(agents: Sequence[Agent], which: jax.Array) -> Agent:
+def select_agent(agents: Sequence[Agent], number: jax.Array) -> Agent:
     """The agent of number `which: int32[]`; all compute an action, one is taken.
 
     The parameters are those of the first; the others are given none.
@@ -78,19 +82,21 @@ def one_of(agents: Sequence[Agent], which: jax.Array) -> Agent:
     def initial_carry(batch: int) -> tuple[Any, ...]:
         return tuple(agent.initial_carry(batch) for agent in agents)
 
-    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
-        said = [
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, ...], timestep: TimeStep
+    ) -> Any:
+        results = [
             agent.act(keys, () if i else params, memory, timestep)
             for i, (agent, memory) in enumerate(zip(agents, carry, strict=True))
         ]
-        actions = [action for action, _, _ in said]
-        action = jax.tree.map(lambda *each: jnp.stack(each)[which], *actions)
-        return action, {}, tuple(memory for _, _, memory in said)
+        actions = [action for action, _, _ in results]
+        action = jax.tree.map(lambda *each: jnp.stack(each)[number], *actions)
+        return action, {}, tuple(memory for _, _, memory in results)
 
     return Agent(initial_carry, act)
 
 
-def evaluator(
+def make_evaluator(
     env: Environment,
     agents: Sequence[Agent],
     *,
@@ -118,43 +124,43 @@ def evaluator(
     """
     vec = single_trial_batch(env, trials, limit, episodes_per_trial)
 
-    def keep(record: Record) -> Any:
+    def stored_fields(record: Record) -> Any:
         after = record.next_timestep
         regret = after.info["regret"] if bandit else None
         return after.reward, regret, keep_episode_step(record) if look else None
 
-    def some_episodes(
-        key: jax.Array, params: ArrayTree, cell: ArrayTree, which: jax.Array, env_params: ArrayTree
+    def evaluate_agent(
+        key: jax.Array, params: ArrayTree, cell: ArrayTree, number: jax.Array, env_params: ArrayTree
     ) -> Evaluation:
         del cell
-        agent = one_of(agents, which)
+        agent = select_agent(agents, number)
         start = start_rollout(key, vec, agent, env_params)
-        played = play(vec, agent, params, start, max_steps=longest, limit=limit, keep=keep)
-        rewards, regrets, seen = played.records
+        played = play(vec, agent, params, start, max_steps=longest, limit=limit, keep=stored_fields)
+        rewards, regrets, episode_steps = played.records
         first = None
         if look:
-            shown = episodes_per_trial if bandit else 1
-            first = first_episode(start, played._replace(records=seen), shown)
+            episode_count = episodes_per_trial if bandit else 1
+            first = first_episode(start, played._replace(records=episode_steps), episode_count)
             first = jax.tree.map(lambda x: x[None], first)
         episodes = returns_of(played._replace(records=rewards))
         return Evaluation(episodes, first, tasks_vary(start.vstate.task)[None], regrets)
 
-    return some_episodes
+    return evaluate_agent
 
 
 def probe_metrics(algo: str, forgets: bool) -> Callable[[Evaluation], dict[str, Any]]:
     """What the log says of some episodes; without a memory, once, that tasks vary where they do."""
-    told = not forgets
+    is_noted = not forgets
 
     def metrics(played: Evaluation) -> dict[str, Any]:
-        nonlocal told
-        if not told and np.any(played.varied):
+        nonlocal is_noted
+        if not is_noted and np.any(played.varied):
             log_once(
                 f"note: tasks vary and {algo} has no memory: what tells tasks apart has to be "
                 "seen at once. Memories: "
                 + ", ".join(n for n, a in agents.CATALOGUE.items() if a.remembers)
             )
-            told = True
+            is_noted = True
         episodes = played.episodes
         return {"return": episodes.returns.mean(1), "length": episodes.lengths.mean(1)}
 

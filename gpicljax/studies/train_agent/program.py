@@ -7,7 +7,7 @@ import functools
 import math
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -16,6 +16,7 @@ import gpicljax
 from gpicljax import agents
 from gpicljax.agents.acting import random_agent
 from gpicljax.checks import Count, Natural, refusal
+from gpicljax.interface import ActingState
 from gpicljax.runs import save_agent
 from gpicljax.runs.config import exit_with_error
 from gpicljax.runtime import (
@@ -35,7 +36,7 @@ from gpicljax.studies.train_agent.config import (
     default_algorithm,
     settings,
 )
-from gpicljax.studies.train_agent.measures import evaluator, is_bandit, probe_metrics
+from gpicljax.studies.train_agent.measures import make_evaluator, is_bandit, probe_metrics
 from gpicljax.studies.train_agent.options import (
     cells,
     env_options,
@@ -97,8 +98,8 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses what can be refused without a device: names, options, counts, spaces."""
         super().validate()
-        least, given = 2 * self.episodes_per_trial, self.evaluation_episodes
-        check_config(given >= least, "evaluation_episodes", given, f"an integer >= {least}")
+        least, count = 2 * self.episodes_per_trial, self.evaluation_episodes
+        check_config(count >= least, "evaluation_episodes", count, f"an integer >= {least}")
         check_config(self.film_frames != 1, "film_frames", 1, "0, or an integer >= 2")
         for name in ("probe_episodes", "evaluation_episodes"):
             whole = getattr(self, name) % self.episodes_per_trial == 0
@@ -133,30 +134,30 @@ def starting_point(argv: Sequence[str]) -> Config:
     finder.add_argument("--env", default=Config.env)
     finder.add_argument("--algo")
     finder.add_argument("--network.memory", dest="memory")
-    given = finder.parse_known_args(argv)[0]
-    if given.algo is None and given.env in OWN_STUDY:
-        accepted = (
+    arguments = finder.parse_known_args(argv)[0]
+    if arguments.algo is None and arguments.env in OWN_STUDY:
+        expected = (
             f"it with --algo NAME, on settings that are not tuned; `gpicljax run "
-            f"{OWN_STUDY[given.env]}` trains on it as its paper does"
+            f"{OWN_STUDY[arguments.env]}` trains on it as its paper does"
         )
-        exit_with_error(refusal("--env", given.env, accepted))
-    algo = given.algo or default_algorithm(given.env)
+        exit_with_error(refusal("--env", arguments.env, expected))
+    algo = arguments.algo or default_algorithm(arguments.env)
     try:
         kind = config_type(agents.get_algorithm(algo))
     except ValueError as error:
         exit_with_error(f"--algo: {error}")
-    if given.memory is not None and not has_choice_of_memory(algo):
-        exit_with_error(f"--network.memory: {refusal(algo, given.memory, memories())}")
-    return kind(env=given.env, algo=algo, **settings(given.env, algo))
+    if arguments.memory is not None and not has_choice_of_memory(algo):
+        exit_with_error(f"--network.memory: {refusal(algo, arguments.memory, memories())}")
+    return kind(env=arguments.env, algo=algo, **settings(arguments.env, algo))
 
 
 def build(config: Config) -> Program:
     """Wires environment and trainer together."""
     algorithm, env = agents.get_algorithm(config.algo), make_env(config)
     env_params = make_params(config, env)
-    each = config.episodes_per_trial
+    episodes = config.episodes_per_trial
     vec = gpicljax.VectorEnv(
-        env, config.num_envs, episodes_per_trial=each, resets=config.resets, params=env_params
+        env, config.num_envs, episodes_per_trial=episodes, resets=config.resets, params=env_params
     )
     trainer = algorithm.make(config.agent, vec, config.network)
     hparams = config.hparams
@@ -164,22 +165,23 @@ def build(config: Config) -> Program:
         updates = config.updates(trainer.observations)
         hparams = hparams.replace(decay_updates=updates * trainer.optimiser_steps)
 
-    def init(key: jax.Array, cell: ArrayTree) -> Any:
+    def init(key: jax.Array, cell: Mapping[str, ArrayTree]) -> Any:
         return trainer.init(key, hparams.replace(**cell))
 
-    def renew(state: ArrayTree) -> Any:
+    def renew(state: ActingState) -> ActingState:
         vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
-        return state.replace(rollout=state.rollout._replace(vstate=vstate, timestep=timestep))
+        rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
+        return dataclasses.replace(state, rollout=rollout)
 
     distributions = {TRAINED: env_params}
     if config.evaluation_params:
         distributions[ELSEWHERE] = evaluation_params(config, env)
     limit, bandit = config.evaluation_steps, is_bandit(env)
     play_some = functools.partial(
-        evaluator,
+        make_evaluator,
         env,
-        trials=config.probe_episodes // each,
-        episodes_per_trial=each,
+        trials=config.probe_episodes // episodes,
+        episodes_per_trial=episodes,
         limit=limit,
         longest=min(limit, max(int(env.horizon(params)) for params in distributions.values())),
         bandit=bandit,

@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -47,12 +47,11 @@ from gpicljax.rollout import GIVE_UP, HostBatch, host_play
 from gpicljax.rollout.host import HostSource
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.prompts.session import Decision, Status, TrialSession
-from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
 class TrialReport(NamedTuple):
-    """How one trial went.
+    """The outcome of one trial.
 
     Attributes:
       status: `"finished"`, or why it is not: too many replies in a row that are invalid, refused or
@@ -99,21 +98,23 @@ class LanguageTrials(NamedTuple):
 
     @property
     def usage(self) -> Usage:
-        """Usage in all trials."""
+        """Returns the usage in all trials."""
         return sum((report.usage for report in self.reports), Usage(0, 0, 0))
 
     @property
     def tally(self) -> ReplyTally:
-        """Replies of all trials by outcome."""
+        """Returns the replies of all trials by outcome."""
         return sum((report.tally for report in self.reports), ReplyTally())
 
     @property
-    def complete(self) -> bool:
-        """Whether every trial has come to an end of its own; else call `play_trials` again."""
+    def is_complete(self) -> bool:
+        """Returns whether every trial has come to an end of its own; else call `play_trials`
+        again.
+        """
         return not any(r.status in ("budget spent", "interrupted") for r in self.reports)
 
     def in_words(self) -> str:
-        """What happened, in a few lines."""
+        """Returns a summary in a few lines."""
         statuses = Counter(report.status for report in self.reports)
         counts = ", ".join(f"{n} {_ENDINGS.get(status, status)}" for status, n in statuses.items())
         strict = sum(report.invalid_strict for report in self.reports)
@@ -124,13 +125,35 @@ class LanguageTrials(NamedTuple):
             f"{wrote} written. {self.tally.in_words()}; {strict} name no action read strictly. "
             + (f"{len(faults)} faults, the last: {faults[-1]}" if faults else "No faults.")
         )
-        more = "\nNot complete: the same call goes on where it was left."
-        return text if self.complete else text + more
+        note = "\nNot complete: the same call goes on where it was left."
+        return text if self.is_complete else text + note
+
+
+class TrialSource(HostSource, Protocol):
+    """Trials of another simulator, as `interop.from_gymnasium` makes them."""
+
+    @property
+    def name(self) -> str:
+        """The name of the environment."""
+        ...
+
+    @property
+    def actions(self) -> int:
+        """Actions of a trial."""
+        ...
+
+    def observation_space(self) -> spaces.Space:
+        """The space of observations, as `wrappers.Trial` has it."""
+        ...
+
+    def action_space(self) -> spaces.Space:
+        """The space of actions."""
+        ...
 
 
 def play_trials(
     key: jax.Array,
-    batch: VectorEnv | HostSource,
+    batch: VectorEnv | HostBatch | TrialSource,
     model: ChatModel,
     folder: str | Path,
     settings: PromptSettings = DEFAULT,
@@ -144,7 +167,7 @@ def play_trials(
     demonstrations: Sequence[Sequence[Decision]] = (),
     check_model: bool = True,
 ) -> LanguageTrials:
-    """A language model plays a batch of trials, several at once, and continues those begun earlier.
+    """Plays a batch of trials with a language model, several at once, or goes on with earlier ones.
 
     The module's example plays trials. The batch in the example below is refused.
 
@@ -189,24 +212,31 @@ def play_trials(
     """
     check_at_least(1, context_tokens=context_tokens)
     run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
-    seen_space, actions, limit, name = _told_of(batch)
-    told = explanation or explanation_of(name)
-    wanted = not settings.explanations or told is not None
-    check(wanted, "explanation", f"None for {name}", "a text, where settings.explanations is set")
+    seen_space, actions, limit, name = _check_batch(batch)
+    explanation_or_none = explanation or explanation_of(name)
+    has_explanation = not settings.explanations or explanation_or_none is not None
+    check(
+        has_explanation,
+        "explanation",
+        f"None for {name}",
+        "a text, where settings.explanations is set",
+    )
     counts = [len(decisions) for decisions in demonstrations] or [0]
-    accepted = f"{settings.demonstrations} decisions or more for each of {batch.num_envs} trials"
+    expected = f"{settings.demonstrations} decisions or more for each of {batch.num_envs} trials"
     enough = len(demonstrations) == batch.num_envs and min(counts) >= settings.demonstrations
-    check(enough or not settings.demonstrations, "demonstrations", counts, accepted)
+    check(enough or not settings.demonstrations, "demonstrations", counts, expected)
     if check_model:
         model.check()
     key_words = jax.random.key_data(key).tolist()
     players: list[_Player] = []
     # One session for each trial, all of them before anything is written or asked.
     seeds = [int(key_words[-1]) * 100_003 + number for number in range(batch.num_envs)]
-    shown = demonstrations or [()] * len(seeds)
+    decisions_by_trial = demonstrations or [()] * len(seeds)
     sessions = [
-        TrialSession(settings, seen_space, actions, limit, told, seed, name, decisions)
-        for seed, decisions in zip(seeds, shown, strict=True)
+        TrialSession(
+            settings, seen_space, actions, limit, explanation_or_none, seed, name, decisions
+        )
+        for seed, decisions in zip(seeds, decisions_by_trial, strict=True)
     ]
     with run:
         for number in range(batch.num_envs):
@@ -218,11 +248,13 @@ def play_trials(
                 "key": key_words,
                 "context_tokens": context_tokens,
                 "settings": changed_settings(settings),
-                "explanation": told if settings.explanations else None,
+                "explanation": explanation_or_none if settings.explanations else None,
             }
             conversation = run.open(f"trial_{number:04d}", about, seeds[number])
             players.append(_Player(sessions[number], conversation, context_tokens))
-        played = host_play(key, batch, _Host(players, run), max_steps=limit, keep=keep_trial_step)
+        played = host_play(
+            key, batch, _HostPlayers(players, run), max_steps=limit, keep=keep_trial_step
+        )
     # The last action of a trial is not answered by anything more to be asked.
     reports = tuple(
         player.report("finished" if player.session.taken + 1 >= limit else None)
@@ -233,29 +265,31 @@ def play_trials(
     return LanguageTrials(trial_records(played, replies, invalid), reports)
 
 
-def _told_of(batch: ArrayTree) -> tuple[spaces.Space, spaces.Space, int, str]:
-    """Space of what is seen, of actions, actions of a trial, name; refuses what is no trial."""
-    accepted = "trials of so many actions: VectorEnv(trials.Trial(env, 200), ...)"
+def _check_batch(
+    batch: VectorEnv | HostBatch | TrialSource,
+) -> tuple[spaces.Space, spaces.Space, int, str]:
+    """Returns the spaces, the actions of a trial and the name; refuses other environments."""
+    expected = "trials of so many actions: VectorEnv(trials.Trial(env, 200), ...)"
     batch = batch.vec if isinstance(batch, HostBatch) else batch
     if isinstance(batch, VectorEnv):
         env = batch.env
         horizon = int(env.horizon(batch.params))
         finite = f"{env.name}, whose episodes may go on for ever"
-        check(horizon < NO_LIMIT, "batch", finite, accepted)
+        check(horizon < NO_LIMIT, "batch", finite, expected)
         check(env.num_agents is None, "batch", f"{env.name} with several agents", "one agent")
         observations, actions, name = env.observation_space(), env.action_space(), env.name
     else:
         observations, actions = batch.observation_space(), batch.action_space()
         horizon, name = batch.actions, batch.name
-    whole = isinstance(observations, spaces.Dict) and "reached" in observations.spaces
-    check(whole, "batch", name, accepted)
-    seen = observations["now"]  # type: ignore[index]
+    is_trial = isinstance(observations, spaces.Dict) and "reached" in observations.spaces
+    check(is_trial, "batch", name, expected)
+    situations = observations["now"]  # type: ignore[index]
     kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
-    for what, space in (("observations", seen), ("actions", actions)):
+    for field, space in (("observations", situations), ("actions", actions)):
         check(
-            isinstance(space, kinds), what, space, "Discrete, MultiDiscrete or Box, to be written"
+            isinstance(space, kinds), field, space, "Discrete, MultiDiscrete or Box, to be written"
         )
-    return seen, actions, horizon, name
+    return situations, actions, horizon, name
 
 
 class _Player:
@@ -267,13 +301,13 @@ class _Player:
         self.session, self.conversation = session, conversation
         self.context_tokens = context_tokens
 
-    def turn(self) -> Any:
-        """Asks until there is an action or an end; an action, or `GIVE_UP`."""
+    def next_action(self) -> Any:
+        """Asks until there is an action or an end; returns the action, or `GIVE_UP`."""
         session = self.session
         while session.status == "playing":
             messages = session.messages()
-            most = usage_of(messages, "").prompt + self.conversation.max_tokens
-            if self.context_tokens is not None and most > self.context_tokens:
+            needed_tokens = usage_of(messages, "").prompt + self.conversation.max_tokens
+            if self.context_tokens is not None and needed_tokens > self.context_tokens:
                 session.status = "context full"
                 break
             try:
@@ -286,19 +320,19 @@ class _Player:
             except ModelError as error:
                 session.status = "context full" if error.fault == "context" else "unanswered"
             else:
-                action = session.hear(reply.text, reply.finish)
-                named = action is not None
-                self.conversation.judge(reply.text, reply.finish, named, session.form)
+                action = session.read_reply(reply.text, reply.finish)
+                is_action = action is not None
+                self.conversation.judge(reply.text, reply.finish, is_action, session.form)
                 if action is not None:
                     return action
         return GIVE_UP
 
-    def report(self, otherwise: Status | None) -> TrialReport:
-        """How it went; `otherwise` if it is still playing."""
+    def report(self, status_if_playing: Status | None) -> TrialReport:
+        """Returns the report; its status is `status_if_playing` while the trial goes on."""
         session, conversation = self.session, self.conversation
         status = session.status
-        if status == "playing" and otherwise is not None:
-            status = otherwise
+        if status == "playing" and status_if_playing is not None:
+            status = status_if_playing
         return TrialReport(
             status,
             session.replies,
@@ -311,7 +345,7 @@ class _Player:
         )
 
 
-class _Host:
+class _HostPlayers:
     """All players as one `HostAgent`: models are asked in threads, environments step in one."""
 
     def __init__(self, players: Sequence[_Player], run: Conversations) -> None:
@@ -323,7 +357,7 @@ class _Host:
         for number, moment in moments.items():
             if number not in busy:
                 player = self._players[number]
-                player.session.see(moment.timestep)
-                self._running[self._run.submit(player.turn)] = number
+                player.session.observe(moment.timestep)
+                self._running[self._run.submit(player.next_action)] = number
         done, _ = wait(self._running, return_when=FIRST_COMPLETED)
         return {self._running.pop(future): future.result() for future in done}

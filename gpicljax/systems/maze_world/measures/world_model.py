@@ -1,4 +1,4 @@
-"""How far a model sees ahead: what it expects, blind, beside what happens with its actions."""
+"""Blind foresight of a model: its predictions beside what happens with its actions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OpenLoopError(NamedTuple):
 
     error: jax.Array
     expected: jax.Array
-    seen: jax.Array
+    observed: jax.Array
     last: jax.Array
     last_error: jax.Array
     mean_error: jax.Array
@@ -93,7 +93,9 @@ def open_loop_error(
     """
     check_at_least(1, steps=steps)
 
-    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, jax.Array], timestep: TimeStep
+    ) -> Any:
         action, aux, after = awake.act(keys, params, carry[0], timestep)
         return action, aux, (after, timestep.observation)
 
@@ -106,14 +108,14 @@ def open_loop_error(
     def keep(record: Record) -> tuple[jax.Array, jax.Array]:
         return record.aux["image"], record.timestep.observation
 
-    _, (expected, seen) = rollout(vec, asleep, params, state, steps, keep)
-    expected, seen = expected.swapaxes(0, 1), seen.swapaxes(0, 1)
-    came, last = (x.astype(expected.dtype) / 255 for x in (seen, shown))
-    others = jnp.where(vec.num_envs > 1, vec.num_envs - 1, jnp.nan)
-    mean = (last.sum(0) - last) / others
+    _, (expected, observed) = rollout(vec, asleep, params, state, steps, keep)
+    expected, observed = expected.swapaxes(0, 1), observed.swapaxes(0, 1)
+    came, last = (x.astype(expected.dtype) / 255 for x in (observed, shown))
+    other_mazes = jnp.where(vec.num_envs > 1, vec.num_envs - 1, jnp.nan)
+    mean = (last.sum(0) - last) / other_mazes
 
     def error(guess: jax.Array) -> jax.Array:
         return jnp.square(guess - came).mean((-3, -2, -1))
 
-    pictures = jnp.round(expected * 255).astype(jnp.uint8), seen, shown
+    pictures = jnp.round(expected * 255).astype(jnp.uint8), observed, shown
     return OpenLoopError(error(expected), *pictures, error(last[:, None]), error(mean[:, None]))

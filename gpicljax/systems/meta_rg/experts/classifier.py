@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from gpicljax.checks import check, check_array, check_at_least
 from gpicljax.networks.feedforward import MLP, dense
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import Variables
 
 
 class Classifier(NamedTuple):
@@ -39,12 +39,12 @@ class _Network(nn.Module):
         return dense(self.num_classes)(MLP(self.hidden)(features))
 
 
-def _logits(network: _Network, params: ArrayTree, features: ArrayLike) -> jax.Array:
+def _logits(network: _Network, params: Variables, features: ArrayLike) -> jax.Array:
     scaled = (jnp.asarray(features) - params["mean"]) / params["scale"]
     return network.apply(params["network"], scaled)  # pyright: ignore[reportReturnType]
 
 
-def _predict(network: _Network, params: ArrayTree, features: ArrayLike) -> jax.Array:
+def _predict(network: _Network, params: Variables, features: ArrayLike) -> jax.Array:
     return jnp.argmax(_logits(network, params, features), axis=-1).astype(jnp.int32)
 
 

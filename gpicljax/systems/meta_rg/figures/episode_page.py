@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from gpicljax.evaluation.returns import Episode
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.env.types import LISTENER, SPEAKER
-from gpicljax.typing import ArrayTree
+from gpicljax.systems.meta_rg.env.types import LISTENER, SPEAKER, State, Task
 from gpicljax.viz.episode_page import Stage
 
 
-def games_stage(env: MetaRG, episode: Episode, attention: ArrayTree = None) -> Stage:
+def games_stage(env: MetaRG, episode: Episode, attention: np.ndarray | None = None) -> Stage:
     """The games of an episode, as `games.html` draws them.
 
     Args:
@@ -79,7 +80,7 @@ def choices(env: MetaRG) -> list[str]:
     return [*places, *["absent"] * env.descriptive, "wait"]
 
 
-def decision(env: MetaRG, action: ArrayTree) -> int:
+def decision(env: MetaRG, action: np.ndarray) -> int:
     """Which of `choices` an action of the listener's view, or of both players, stands for."""
     return int(action[LISTENER, 0] if env.num_agents else action // sentences(env))
 
@@ -96,7 +97,7 @@ def _shown(env: MetaRG) -> int:
     return 1 if hides else env.num_distractors + 1
 
 
-def _values(env: MetaRG, stimuli: ArrayTree, task: ArrayTree) -> list[list[float]]:
+def _values(env: MetaRG, stimuli: ArrayLike | Sequence[float], task: Task) -> list[list[float]]:
     """A number in [-1, 1] for each dimension: the stimulus itself, or the middle of a section."""
     if env.stimulus == "scs":
         return np.round(np.reshape(stimuli, (-1, env.num_dims)), 3).astype(float).tolist()
@@ -104,14 +105,14 @@ def _values(env: MetaRG, stimuli: ArrayTree, task: ArrayTree) -> list[list[float
     return np.round((2 * latents + 1) / task.num_values - 1, 3).tolist()
 
 
-def _heard(env: MetaRG, states: ArrayTree, task: ArrayTree, step: int) -> list[int]:
+def _heard(env: MetaRG, states: State, task: Task, step: int) -> list[int]:
     """The tokens that the listener hears at a step."""
     state = jax.tree.map(lambda x: x[step], states)
     arrives = np.asarray(env.channel(state, task))
     return arrives[np.arange(env.message_length), state.channel[SPEAKER]].tolist()
 
 
-def _packed(attention: ArrayTree, games: int) -> dict[str, Any]:
+def _packed(attention: np.ndarray | None, games: int) -> dict[str, Any]:
     """A text for each game: bytes of every head, over the games up to it."""
     if attention is None:
         return {"heads": 0, "attention": None}

@@ -20,8 +20,9 @@ from gpicljax.networks.feedforward import MLP, dense
 from gpicljax.networks.recurrent import GRUStack
 from gpicljax.systems.meta_rg.env import structure
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.env.types import Params
 from gpicljax.systems.meta_rg.measures.language import utterances
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Variables
 
 
 class Acquisition(NamedTuple):
@@ -147,7 +148,7 @@ def ease_of_acquisition(
         return messages[targets, said], stimuli[shown, seen], same.astype(stimuli.dtype)
 
     def loss(
-        params: ArrayTree, said: jax.Array, seen: jax.Array, same: jax.Array, weight: jax.Array
+        params: Variables, said: jax.Array, seen: jax.Array, same: jax.Array, weight: jax.Array
     ):
         logits: Any = listener.apply(params, said, seen)
         each = optax.sigmoid_binary_cross_entropy(logits, same)
@@ -155,7 +156,9 @@ def ease_of_acquisition(
         right = ((logits > 0) == (same > 0)) * weight
         return (each * weight).sum() / total, right.sum()
 
-    def step(carry: ArrayTree, batch: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+    def step(
+        carry: tuple[Variables, optax.OptState], batch: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[Variables, optax.OptState], jax.Array]:
         params, state = carry
         targets, key = batch
         weight = jnp.where(targets < count, weights["support"][targets % count], 0)
@@ -163,9 +166,12 @@ def ease_of_acquisition(
         said, seen, same = games(key, targets % count, ratio, "support")
         grads, right = jax.grad(loss, has_aux=True)(params, said, seen, same, weight)
         updates, state = adam.update(grads, state)
-        return (optax.apply_updates(params, updates), state), right
+        moved: Any = optax.apply_updates(params, updates)
+        return (moved, state), right
 
-    def epoch(carry: ArrayTree, key: jax.Array) -> tuple[Any, jax.Array]:
+    def epoch(
+        carry: tuple[Variables, optax.OptState], key: jax.Array
+    ) -> tuple[tuple[Variables, optax.OptState], jax.Array]:
         order_key, games_key = jax.random.split(key)
         order = jax.random.permutation(order_key, places).reshape(-1, batch_size)
         keys = jax.random.split(games_key, len(order))
@@ -193,7 +199,7 @@ def language_acquisition(
     env: MetaRG,
     agent: Agent,
     params: ArrayTree,
-    env_params: ArrayTree,
+    env_params: Params,
     *,
     structures: int,
     **options: Any,
@@ -229,7 +235,9 @@ def language_acquisition(
         samples=env.max_samples,
     )
 
-    def learn(key: jax.Array, messages: Any, stimuli: Any, num_values: jax.Array) -> Acquisition:
+    def learn(
+        key: jax.Array, messages: jax.Array, stimuli: jax.Array, num_values: jax.Array
+    ) -> Acquisition:
         phases = structure.phase_masks(num_values, env.max_values)
         return ease_of_acquisition(
             key, messages, stimuli, *phases, vocab_size=env.vocab_size, **options

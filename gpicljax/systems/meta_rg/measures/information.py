@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import ArrayLike
 
 from gpicljax.checks import check, check_array, check_at_least
-from gpicljax.typing import ArrayTree
 
 NOTHING = 1e-6
 """Information in nats below which a variable tells nothing: rounding alone leaves some 1e-7."""
 
 
-def as_table(argument: str, values: ArrayTree, columns: int = 1) -> jax.Array:
+def as_table(argument: str, values: ArrayLike, columns: int = 1) -> jax.Array:
     """`values` as `int32[N, D]`, N >= 2 and D >= `columns`, or a ValueError that names them."""
     x = values if isinstance(values, Tracer) else np.asarray(values)
     whole = x.ndim == 2 and x.shape[0] >= 2 and x.shape[1] >= columns and x.dtype.kind in "iub"
@@ -24,7 +22,7 @@ def as_table(argument: str, values: ArrayTree, columns: int = 1) -> jax.Array:
     return jnp.asarray(x, jnp.int32)
 
 
-def as_counts(counts: Any, rows: int) -> jax.Array:
+def as_counts(counts: ArrayLike | None, rows: int) -> jax.Array:
     """`counts` as `int32[rows]`, none of them negative; None is once each."""
     if counts is None:
         return jnp.ones(rows, jnp.int32)
@@ -36,7 +34,7 @@ def as_counts(counts: Any, rows: int) -> jax.Array:
     return jnp.asarray(x, jnp.int32)
 
 
-def num_levels(argument: str, size: int | None, of: str, values: ArrayTree) -> int:
+def num_levels(argument: str, size: int | None, of: str, values: ArrayLike) -> int:
     """How many values a table has at most, `argument`: as given, or one more than the greatest."""
     check_at_least(1, **{argument: size})
     if isinstance(values, Tracer):

@@ -12,7 +12,7 @@ from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.meta_rg.env import language, structure
 from gpicljax.systems.meta_rg.env.game import represented
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.env.types import SPEAKER, State, Task
+from gpicljax.systems.meta_rg.env.types import SPEAKER, Params, State, Task
 from gpicljax.systems.meta_rg.measures.compositionality import (
     bosdis,
     posdis,
@@ -71,7 +71,7 @@ def utterances(
     env: MetaRG,
     agent: Agent,
     params: ArrayTree,
-    env_params: ArrayTree,
+    env_params: Params,
     *,
     structures: int,
     samples: int = 1,
@@ -138,7 +138,7 @@ def languages(
     env: MetaRG,
     agent: Agent,
     params: ArrayTree,
-    env_params: ArrayTree,
+    env_params: Params,
     *,
     structures: int = 64,
 ) -> Languages:

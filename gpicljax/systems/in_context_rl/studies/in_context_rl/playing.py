@@ -1,4 +1,4 @@
-"""How agents are tested: on the same tasks and with the same noise."""
+"""Tests of agents on the same tasks and with the same noise."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gpicljax.agents.acting import optimal_agent, random_agent, within_trial
+from gpicljax.agents.acting import AgentCarry, optimal_agent, random_agent, within_trial
 from gpicljax.agents.bandits import thompson_bernoulli, ucb1
 from gpicljax.agents.tabular import REFERENCE, TUNED_Q_LEARNING, TabularHParams, q_learner
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.evaluation.tables import Row, RowKind
-from gpicljax.interface import Agent
+from gpicljax.interface import Agent, TimeStep
 from gpicljax.llm.outcomes import ReplyTally
-from gpicljax.rollout import play, start_rollout
+from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.trial import Trial
-from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
+from gpicljax.wrappers.with_optimal_actions import SolvedTask, WithOptimalActions
 
 CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's context": 3}
 """What a trained agent is tested without."""
@@ -98,17 +98,17 @@ def play_test_trials(
     limit = int(env.horizon(env_params))
     vec = single_trial_batch(env, count, limit, privileged=True)
 
-    def keep(record: Any) -> dict[str, Any]:
+    def stored_fields(record: Record) -> dict[str, Any]:
         return keep_trial_step(record) | {"best": record.timestep.privileged["optimal"]}
 
     start = start_rollout(key, vec, agent, env_params)
-    steps = play(vec, agent, params, start, max_steps=limit, keep=keep)
+    steps = play(vec, agent, params, start, max_steps=limit, keep=stored_fields)
     first_best = steps.records["best"][:, 0, 0]
-    return PlayedTrials(trial_records(steps), first_best, _means(env, start.vstate.task))
+    return PlayedTrials(trial_records(steps), first_best, _arm_means(env, start.vstate.task))
 
 
-def _means(env: Environment, tasks: ArrayTree) -> Any:
-    """What is paid on average by each arm of the bandits that trials are about."""
+def _arm_means(env: Environment, tasks: SolvedTask) -> jax.Array | None:
+    """Returns the mean reward of each arm of the bandits in trials; None for other tasks."""
     if not isinstance(env, Trial) or not is_bandit(env):
         return None
     solved = env.env
@@ -122,8 +122,8 @@ def agent_tester(
 ) -> Callable[..., PlayedTrials]:
     """Returns `(params, env_params, condition) -> PlayedTrials` of a trained agent."""
 
-    def test(params: ArrayTree, env_params: ArrayTree, without: Any) -> PlayedTrials:
-        impaired = _impaired(agent, without)
+    def test(params: ArrayTree, env_params: ArrayTree, condition: jax.Array) -> PlayedTrials:
+        impaired = _impair(agent, condition)
         return play_test_trials(
             named_key(seed, "tasks"), env, env_params, replicas, impaired, params
         )
@@ -131,19 +131,25 @@ def agent_tester(
     return test
 
 
-def _impaired(whole: Agent, without: Any) -> Agent:
-    """The agent without what a number of `CONDITIONS` (traced) says."""
+def _impair(whole: Agent, condition: jax.Array) -> Agent:
+    """Returns the agent without what a number of `CONDITIONS` (traced) names."""
 
-    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: Any) -> Any:
-        seen, own = timestep.observation, timestep
-        start = timestep.trial_start | (without == 1)
-        reward = jnp.where(without == 2, 0, timestep.reward)
-        context = seen, reward, carry.last_action
-        other = jax.tree.map(lambda x: jnp.where(without == 3, jnp.roll(x, 1, 0), x), context)
+    def act(keys: jax.Array, params: ArrayTree, carry: AgentCarry, timestep: TimeStep) -> Any:
+        observation, own_timestep = timestep.observation, timestep
+        start = timestep.trial_start | (condition == 1)
+        reward = jnp.where(condition == 2, 0, timestep.reward)
+        context = observation, reward, carry.last_action
+        shifted = jax.tree.map(lambda x: jnp.where(condition == 3, jnp.roll(x, 1, 0), x), context)
         # Where the agent is, and what it may do, is its own.
-        kept = {name: seen[name] for name in ("now", "elapsed", "action_mask") if name in seen}
-        timestep = own._replace(observation=other[0] | kept, reward=other[1], trial_start=start)
-        return whole.act(keys, params, carry._replace(last_action=other[2]), timestep)
+        kept_entries = {
+            name: observation[name]
+            for name in ("now", "elapsed", "action_mask")
+            if name in observation
+        }
+        timestep = own_timestep._replace(
+            observation=shifted[0] | kept_entries, reward=shifted[1], trial_start=start
+        )
+        return whole.act(keys, params, carry._replace(last_action=shifted[2]), timestep)
 
     return Agent(whole.initial_carry, act)
 
@@ -151,17 +157,17 @@ def _impaired(whole: Agent, without: Any) -> Agent:
 # Agents that are not trained ---------------------------------------------------------------------
 
 
-def _rules(env: Trial, all_of_them: bool) -> dict[str, tuple[Agent, Any]]:
-    """Agents by name, with their parameters; at least those that scores are scaled by."""
+def _rules(env: Trial, with_learners: bool) -> dict[str, tuple[Agent, Any]]:
+    """Returns agents by name, with their parameters; at least those that scores are scaled by."""
     rules: dict[str, tuple[Agent, Any]] = {
         "random": (random_agent(env), ()),
         "oracle": (optimal_agent(), ()),
     }
-    if not all_of_them:
+    if not with_learners:
         return rules
-    now, space = env.env.observation_space(), env.action_space()
-    table = within_trial(q_learner(now, space))
-    reference = within_trial(q_learner(now, space, variant="reference"))
+    situations, space = env.env.observation_space(), env.action_space()
+    table = within_trial(q_learner(situations, space))
+    reference = within_trial(q_learner(situations, space, variant="reference"))
     rules |= {
         "Q-learning, reference": (reference, REFERENCE),
         "Q-learning, textbook": (table, TabularHParams()),
@@ -177,7 +183,7 @@ def _rules(env: Trial, all_of_them: bool) -> dict[str, tuple[Agent, Any]]:
 
 
 def learning_source(env: Trial) -> tuple[str, Agent]:
-    """Whose learning is imitated, with its name: UCB1 on bandits, else Q-learning."""
+    """Returns the learner that is imitated, with its name: UCB1 on bandits, else Q-learning."""
     space = env.action_space()
     if is_bandit(env):
         return "UCB1, tuned (0.2)", within_trial(ucb1(space, 0.2))
@@ -186,47 +192,49 @@ def learning_source(env: Trial) -> tuple[str, Agent]:
     return "Q-learning, tuned", within_trial(Agent(learner.initial_carry, tuned))
 
 
-def _one_of(agents: Sequence[tuple[Agent, Any]]) -> Agent:
-    """Agents in one program, of which one plays: its number, traced, is the parameter."""
+def _select_agent(agents: Sequence[tuple[Agent, ArrayTree]]) -> Agent:
+    """Returns several agents in one program; the parameter, traced, is the number of one."""
 
-    def act(keys: jax.Array, which: Any, carry: ArrayTree, timestep: Any) -> Any:
-        acted = [
-            agent.act(keys, params, own, timestep)
-            for (agent, params), own in zip(agents, carry, strict=True)
+    def act(
+        keys: jax.Array, number: jax.Array, carry: tuple[ArrayTree, ...], timestep: TimeStep
+    ) -> Any:
+        results = [
+            agent.act(keys, params, carry_of_agent, timestep)
+            for (agent, params), carry_of_agent in zip(agents, carry, strict=True)
         ]
-        action = jnp.stack([action for action, _, _ in acted])[which]
-        return action, {}, tuple(own for _, _, own in acted)
+        action = jnp.stack([action for action, _, _ in results])[number]
+        return action, {}, tuple(next_carry for _, _, next_carry in results)
 
     return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent, _ in agents), act)
 
 
 @functools.cache
-def _program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> Any:
+def _rules_program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> Any:
     """Returns `(env_params, number of the rule) -> PlayedTrials`, one program for all rules."""
-    known = _rules(env, all_of_them=True)
-    agent = _one_of([known[name] for name in names])
+    rules = _rules(env, with_learners=True)
+    agent = _select_agent([rules[name] for name in names])
 
-    def test(env_params: ArrayTree, which: Any) -> PlayedTrials:
-        return play_test_trials(named_key(seed, "tasks"), env, env_params, replicas, agent, which)
+    def test(env_params: ArrayTree, number: jax.Array) -> PlayedTrials:
+        return play_test_trials(named_key(seed, "tasks"), env, env_params, replicas, agent, number)
 
     return within_memory(fast_jit(test), f"{replicas:,} trials of rules")
 
 
-_KINDS: Mapping[str, RowKind] = {"oracle": "oracle", "Q-learning, reference": "control"}
+_RULE_KINDS: Mapping[str, RowKind] = {"oracle": "oracle", "Q-learning, reference": "control"}
 """Kinds of agents without training that are no ordinary rules; the reference plays at random."""
 
 
 def play_rules(
-    each: Tasks, actions: int, replicas: int, seed: int, all_of_them: bool = True
+    task_set: Tasks, actions: int, replicas: int, seed: int, with_learners: bool = True
 ) -> dict[str, Contender]:
     """Returns the trials of agents without training: bandit rules, tables, random play, oracle."""
-    env, params = each.trials(actions)
+    env, params = task_set.trials(actions)
     assert isinstance(env, Trial)
-    found, names = {}, list(_rules(env, all_of_them))
+    contenders, names = {}, list(_rules(env, with_learners))
     # Thompson's draws take longer than everything else together.
     for group in ([n for n in names if "Thompson" not in n], [n for n in names if "Thompson" in n]):
-        for which, name in enumerate(group):
-            program = _program(env, tuple(group), replicas, seed)
-            trials = jax.device_get(program(params, jnp.int32(which)))
-            found[name] = Contender(name, _KINDS.get(name, "rule"), [trials])
-    return found
+        for number, name in enumerate(group):
+            program = _rules_program(env, tuple(group), replicas, seed)
+            trials = jax.device_get(program(params, jnp.int32(number)))
+            contenders[name] = Contender(name, _RULE_KINDS.get(name, "rule"), [trials])
+    return contenders

@@ -1,17 +1,19 @@
-"""Tasks of in-context RL: what is trained on, what is held out, and the evaluation's own four."""
+"""Tasks of in-context RL: those for training, those held out, and the evaluation's own four."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
+from gpicljax.envs import cliff_walking, dark_room, frozen_lake, key_to_door
 from gpicljax.envs.frozen_lake import LETTERS, MAPS
 from gpicljax.systems.in_context_rl.measures import ENDS_ARE_GOALS
 from gpicljax.typing import ArrayTree
@@ -55,46 +57,48 @@ PADDED = 48, 10
 """Situations and actions of the space that all families fit into."""
 
 
-def _number(cells: ArrayTree, held_out: Any) -> Any:
-    """A number of a map `int32[...]`; 0 for the maps (a batch of them) that are always held out."""
+def _number(cells: jax.Array, held_out: Sequence[Sequence[int]]) -> jax.Array:
+    """Returns a number of a map `int32[...]`; 0 for the maps (a batch of them) that are held
+    out.
+    """
     flat = cells.ravel()
     weights = jnp.asarray(np.random.default_rng(0).integers(0, 2**31, flat.size), jnp.uint32)
     number = (flat.astype(jnp.uint32) * weights).sum() // 2**7
     return jnp.where((flat == jnp.asarray(held_out)).all(1).any(), 0, number)
 
 
-def lake_number(task: ArrayTree) -> Any:
-    """A number of a lake's map; 0 for the maps of the evaluation."""
+def lake_number(task: frozen_lake.Task) -> jax.Array:
+    """Returns a number of a lake's map; 0 for the maps of the evaluation."""
     rows = MAPS["4x4"], CUSTOM
-    return _number(task.cells, [[LETTERS.index(x) for x in "".join(each)] for each in rows])
+    return _number(task.cells, [[LETTERS.index(x) for x in "".join(tiles)] for tiles in rows])
 
 
-def corridor_number(task: ArrayTree) -> Any:
-    """A number of a corridor with its cliff; 0 for that of the evaluation."""
+def corridor_number(task: cliff_walking.Task) -> jax.Array:
+    """Returns a number of a corridor with its cliff; 0 for that of the evaluation."""
     usual = [4, 12, 3, 3, 1, 10, 3, 0]
     size = jnp.stack([task.rows, task.columns])
     return _number(jnp.concatenate([size, task.cliff, task.start]), [usual])
 
 
-def room_number(task: ArrayTree) -> Any:
-    """A number of a dark room, by its goal."""
+def room_number(task: dark_room.Task) -> jax.Array:
+    """Returns a number of a dark room, by its goal."""
     return _number(task.goal, [[-1, -1]])
 
 
-def key_number(task: ArrayTree) -> Any:
-    """A number of a dark room with a key and a door, by both."""
+def key_number(task: key_to_door.Task) -> jax.Array:
+    """Returns a number of a dark room with a key and a door, by both."""
     return _number(jnp.concatenate([task.key_cell, task.door]), [[-1, -1, -1, -1]])
 
 
 def is_bandit(env: Environment) -> bool:
-    """Whether these are (trials of) bandits: a single situation."""
-    seen = env.observation_space()
-    now = seen["now"] if isinstance(seen, spaces.Dict) else seen
-    return now == spaces.Discrete(1)
+    """Returns whether these are (trials of) bandits: a single situation."""
+    observations = env.observation_space()
+    situations = observations["now"] if isinstance(observations, spaces.Dict) else observations
+    return situations == spaces.Discrete(1)
 
 
 def trial_settings(actions: int, padded: bool) -> TrialSettings:
-    """Whole trials, in the space that all families fit into or in their own."""
+    """Returns settings of whole trials, in the space that all families fit into or in their own."""
     return TrialSettings(actions, *PADDED) if padded else TrialSettings(actions)
 
 
@@ -118,17 +122,19 @@ class Tasks:
 
     @property
     def ends_are_goals(self) -> bool:
-        """Whether every move costs, and an episode ends at its goal alone: goals are counted."""
+        """Returns whether every move costs, and an episode ends at its goal alone: goals are
+        counted.
+        """
         return self.env_id in ENDS_ARE_GOALS
 
     @property
     def env(self) -> Environment:
-        """The environment of one episode."""
+        """Returns the environment of one episode."""
         env = gpicljax.make(self.env_id, **dict(self.static))
         return env if self.number is None else HeldOutTasks(env, self.number, self.held_out)
 
     def trials(self, actions: int, padded: bool = False) -> tuple[Environment, Any]:
-        """Whole trials of solved tasks, and the params."""
+        """Returns whole trials of solved tasks, and the params."""
         settings = trial_settings(actions, padded)
         env = settings.around(WithOptimalActions(self.env, width=settings.choices))
         return env, env.make_params(**dict(self.params))
@@ -139,8 +145,8 @@ def _lakes(held_out: bool, **params: Any) -> Tasks:
     return Tasks(LAKE, static, (("permute_actions", True), *params.items()), lake_number, held_out)
 
 
-def tasks(family: Family, held_out: bool) -> Tasks:
-    """What a family trains on, or what it is tested on."""
+def family_tasks(family: Family, held_out: bool) -> Tasks:
+    """Returns the tasks that a family trains on, or is tested on."""
     if family == "two-arms":
         return Tasks(TWO_ARMS) if held_out else Tasks(TEN_ARMS, (("num_arms", 2),))
     if family == "ten-arms":
@@ -163,27 +169,29 @@ def tasks(family: Family, held_out: bool) -> Tasks:
 
 
 def mixed_trials(actions: int) -> tuple[Environment, Any]:
-    """All families, padded, each as likely as the others; bandits of two to ten arms."""
+    """Returns all families, padded, each as likely as the others; bandits of two to ten arms."""
     arms = [Tasks(TEN_ARMS, (("num_arms", n),)) for n in range(2, 11)]
     families = "lakes", "lakes-anywhere", "lakes-slippery", "cliffs"
-    bandits = [each.trials(actions, padded=True) for each in arms]
-    others = [tasks(family, held_out=False).trials(actions, padded=True) for family in families]
+    bandits = [task_set.trials(actions, padded=True) for task_set in arms]
+    mazes = [
+        family_tasks(family, held_out=False).trials(actions, padded=True) for family in families
+    ]
 
-    def mixed(pairs: list[tuple[Environment, Any]]) -> tuple[Environment, Any]:
+    def mix(pairs: list[tuple[Environment, ArrayTree]]) -> tuple[Environment, Any]:
         return TaskMixture(tuple(env for env, _ in pairs)), tuple(params for _, params in pairs)
 
-    return mixed([mixed(bandits), *others])
+    return mix([mix(bandits), *mazes])
 
 
 def training_trials(family: Family, actions: int) -> tuple[Environment, Any]:
-    """What a family trains on: whole trials, and their params."""
+    """Returns the whole trials that a family trains on, and their params."""
     if family == "mixture":
         return mixed_trials(actions)
-    return tasks(family, held_out=False).trials(actions)
+    return family_tasks(family, held_out=False).trials(actions)
 
 
 def _held_out(*families: Any) -> dict[str, Tasks]:
-    return {family: tasks(family, held_out=True) for family in families}
+    return {family: family_tasks(family, held_out=True) for family in families}
 
 
 _MIXED_TESTS = _held_out(
@@ -199,8 +207,8 @@ actions in their usual order."""
 
 
 def own_tests(family: Family) -> dict[str, Tasks]:
-    """What a family's agents are tested on."""
+    """Returns the tests of a family's agents."""
     lakes = "4x4", "custom"
-    more = {"lakes": lakes, "lakes-anywhere": lakes, "cliffs": ("CliffWalking",)}
-    names = tuple(_MIXED_TESTS) if family == "mixture" else (family, *more.get(family, ()))
+    extra_tests = {"lakes": lakes, "lakes-anywhere": lakes, "cliffs": ("CliffWalking",)}
+    names = tuple(_MIXED_TESTS) if family == "mixture" else (family, *extra_tests.get(family, ()))
     return {name: TESTS[name] for name in names}

@@ -1,4 +1,4 @@
-"""What `maze_world.py` measures: models that are shown episodes, act and see ahead."""
+"""Measures of `maze_world`: models that imitate shown episodes, act and see ahead."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from gpicljax.systems.maze_world.studies.maze_world.rules import NOISES, Rules
 from gpicljax.typing import ArrayTree
 
 
-def earned(env: MazeWorld, params: Params, rewards: ArrayTree) -> Any:
-    """Rewards without what steps cost: in navigation, those of arrivals."""
+def without_step_costs(env: MazeWorld, params: Params, rewards: jax.Array | np.ndarray) -> Any:
+    """Returns rewards without the costs of steps: in navigation, those of arrivals."""
     return rewards if env.survival else rewards - params.step_reward
 
 
-class Imitated(NamedTuple):
-    """How a model does on episodes of a demonstrator; leaves `[N, T]`.
+class ImitationErrors(NamedTuple):
+    """Errors of a model on episodes of a demonstrator; leaves `[N, T]`.
 
     Attributes:
       policy: nats of the teacher's action, L_pm.
@@ -77,7 +77,7 @@ class Acted(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What the report needs to know besides measurements.
+    """Parts of the study that the report reads besides measurements.
 
     Attributes:
       env: the environment.
@@ -87,13 +87,13 @@ class Extras(NamedTuple):
     env: MazeWorld
     rules: Rules
 
-    def earned(self, rewards: np.ndarray) -> np.ndarray:
-        """Rewards without what steps cost."""
-        return np.asarray(earned(self.env, self.env.default_params, rewards))
+    def without_step_costs(self, rewards: np.ndarray) -> np.ndarray:
+        """Returns rewards without the costs of steps."""
+        return np.asarray(without_step_costs(self.env, self.env.default_params, rewards))
 
 
 class Measures(NamedTuple):
-    """What is measured of every model; `RunResult.measured` has the results in the same places.
+    """The measures of every model; `RunResult.measured` has the results in the same places.
 
     Attributes:
       shown: on episodes of a demonstrator, by its noise: `Imitated`.
@@ -113,14 +113,14 @@ class Measures(NamedTuple):
 
 def agrees_with(config: Config, policy: Policy, outputs: jax.Array, label: jax.Array) -> jax.Array:
     """Whether the most probable action is the label, or within a tenth of it in each entry."""
-    said: Any = policy.distribution(outputs, None)
-    best = policy.to_action(said.mode())
+    distribution: Any = policy.distribution(outputs, None)
+    best = policy.to_action(distribution.mode())
     if config.actions == "discrete":
         return best == label
     return (jnp.abs(best - label) < 0.1).all(-1)
 
 
-def shown_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., Imitated]:
+def shown_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., ImitationErrors]:
     """Measures a model on episodes of a demonstrator."""
     policy = config.model.policy(env.action_space())
     every = [
@@ -130,22 +130,22 @@ def shown_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., 
     ]
     every += [causal_model.reward_loss()] if config.model.rewards else []
 
-    def shown(
+    def imitate(
         key: jax.Array, params: ArrayTree, cell: ArrayTree, episodes: MazeTrajectory, mazes: Task
-    ) -> Imitated:
+    ) -> ImitationErrors:
         del key, cell
 
-        def some(episodes: MazeTrajectory, mazes: Task) -> Imitated:
-            seen = imitation_batch(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
-            outputs, _ = network.unroll(params, None, seen.inputs, None)
-            given = Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
-            nats, latent, image, *reward = (loss.at(outputs, given)[:, 0] for loss in every)
-            agrees = agrees_with(config, policy, outputs.policy[:, 0], seen.label[:, 0])
-            return Imitated(nats, agrees, latent, image, *(reward or [None]))
+        def some(episodes: MazeTrajectory, mazes: Task) -> ImitationErrors:
+            batch = imitation_batch(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
+            outputs, _ = network.unroll(params, None, batch.inputs, None)
+            sequences = Sequences(batch.inputs, None, Targets(batch.label, batch.counts))
+            nats, latent, image, *reward = (loss.at(outputs, sequences)[:, 0] for loss in every)
+            agrees = agrees_with(config, policy, outputs.policy[:, 0], batch.label[:, 0])
+            return ImitationErrors(nats, agrees, latent, image, *(reward or [None]))
 
         return jax.lax.map(lambda each: some(*each), (episodes, mazes))
 
-    return shown
+    return imitate
 
 
 def acted_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., Acted]:
@@ -158,16 +158,16 @@ def acted_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., 
         cell: ArrayTree,
         tasks: Task,
         mazes: jax.Array,
-        where: Params,
+        env_params: Params,
         cooling: Cooling,
         forgetful: jax.Array,
     ) -> Acted:
         del cell
         agent = causal_agent(network, policy, cooling=cooling)
-        made, _ = sample_trajectories(
+        trajectory, _ = sample_trajectories(
             key,
             env,
-            where,
+            env_params,
             len(mazes),
             dataclasses.replace(config.demonstration, length=config.steps),
             actor=with_memory_reset(agent, lambda timestep: forgetful),
@@ -176,12 +176,22 @@ def acted_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., 
             generated=tasks,
             noted=lambda aux: aux["policy"],
         )
-        said: Any = policy.distribution(made.aux, None)
-        label = made.label.astype(jnp.int32 if config.actions == "discrete" else made.aux.dtype)
-        nats = -said.log_prob(policy.to_sample(label))
-        agrees = agrees_with(config, policy, made.aux, made.label)
-        earnings = earned(env, where, made.reward)
-        return Acted(earnings, nats, agrees, made.pose, made.action, made.label, made.command)
+        distribution: Any = policy.distribution(trajectory.aux, None)
+        label = trajectory.label.astype(
+            jnp.int32 if config.actions == "discrete" else trajectory.aux.dtype
+        )
+        nats = -distribution.log_prob(policy.to_sample(label))
+        agrees = agrees_with(config, policy, trajectory.aux, trajectory.label)
+        earnings = without_step_costs(env, env_params, trajectory.reward)
+        return Acted(
+            earnings,
+            nats,
+            agrees,
+            trajectory.pose,
+            trajectory.action,
+            trajectory.label,
+            trajectory.command,
+        )
 
     return acted
 
@@ -201,9 +211,9 @@ def ahead_by(
         count = config.evaluation_tasks
         vec = single_trial_batch(env, count, config.steps)
         start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
-        seen = open_loop_error(vec, awake, asleep, params, start, context, config.horizon)
-        shown = {name: getattr(seen, name)[:4] for name in ("expected", "seen", "last")}
-        return seen._replace(**shown)
+        errors = open_loop_error(vec, awake, asleep, params, start, context, config.horizon)
+        shown = {name: getattr(errors, name)[:4] for name in ("expected", "seen", "last")}
+        return errors._replace(**shown)
 
     return ahead
 
@@ -213,10 +223,10 @@ def measures_of(
     env: MazeWorld,
     network: Network,
     pictures: Autoencoder,
-    known: jax.Array,
+    maze_keys: jax.Array,
     params_of: Callable[..., Params],
 ) -> tuple[Measures, Rules]:
-    """What is measured of every model, all on the same mazes, and the rules beside the models.
+    """Returns the measures of every model, all on the same mazes, and the rules beside the models.
 
     Args:
       config: the configuration.
@@ -236,12 +246,12 @@ def measures_of(
         name: (mazes("unseen mazes", config.sequences), epsilon) for name, epsilon in NOISES.items()
     }
     for count in filter(None, config.tasks):
-        trained_on = np.asarray(jax.random.key_data(known[np.arange(config.sequences) % count]))
+        trained_on = np.asarray(jax.random.key_data(maze_keys[np.arange(config.sequences) % count]))
         groups[f"the {count:,} mazes of training"] = trained_on, None
     rules = Rules(config, env, unseen, groups, params_of)
 
     def in_mazes(size: int, *more: Any) -> tuple[Any, ...]:
-        """What was generated for the rules is given to the models."""
+        """Returns the arguments of a measure: the mazes generated for the rules, and the others."""
         return rules.mazes(size), *more
 
     shown, acted = shown_by(config, env, network), acted_by(config, env, network)
@@ -249,15 +259,15 @@ def measures_of(
 
     def act(size: int, name: Acting, forgetful: bool = False) -> Measure:
         cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))
-        given = unseen, params_of(size, config.steps), cooled, np.bool_(forgetful)
-        return Measure(acted, functools.partial(in_mazes, size, *given))
+        arguments = unseen, params_of(size, config.steps), cooled, np.bool_(forgetful)
+        return Measure(acted, functools.partial(in_mazes, size, *arguments))
 
-    def demonstrated(name: str, *density: float) -> Measure:
-        return Measure(shown, functools.partial(rules.shown, name, *density))
+    def imitation_of(name: str, *density: float) -> Measure:
+        return Measure(shown, functools.partial(rules.demonstrations, name, *density))
 
     measures = Measures(
-        shown={name: demonstrated(name) for name in groups},
-        densities={x: demonstrated(next(iter(groups)), x) for x in config.evaluation_densities},
+        shown={name: imitation_of(name) for name in groups},
+        densities={x: imitation_of(next(iter(groups)), x) for x in config.evaluation_densities},
         acted={(size, name): act(size, name) for size in config.sizes for name in config.acting},
         wiped={size: act(size, config.acting[0], forgetful=True) for size in config.sizes},
         ahead={

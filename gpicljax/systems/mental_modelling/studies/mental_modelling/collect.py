@@ -236,9 +236,8 @@ def _trained_agents(config: CollectConfig, name: str, kind: str) -> Iterator[Sav
         for level in (level for level, when in LEVELS.items() if when == tenth):
             seed_metrics = lanes.fetch(metrics)
             words = ", ".join(f"{n} {np.mean(seed_metrics[n]):.4g}" for n in list(seed_metrics)[:2])
-            log_once(
-                f"{label}: {level} after {tenth_updates * tenth * program.observations:,} steps ({words})"
-            )
+            steps = tenth_updates * tenth * program.observations
+            log_once(f"{label}: {level} after {steps:,} steps ({words})")
             params = lanes.fetch(running.params)
             for seed in range(config.seeds):
                 seed_params = jax.tree.map(lambda x, seed=seed: x[seed], params)

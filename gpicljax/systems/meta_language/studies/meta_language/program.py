@@ -31,7 +31,7 @@ from gpicljax.systems.meta_language.data.faulty_text import (
     words,
 )
 from gpicljax.systems.meta_language.data.text import SYMBOLS, SymbolMap, text_windows
-from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
+from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params
 from gpicljax.systems.meta_language.studies.meta_language.config import PRESETS, Config
 from gpicljax.systems.meta_language.studies.meta_language.report import (
     TEMPERATURE,
@@ -190,7 +190,7 @@ def build(config: Config) -> Program:
             max_order=jnp.where(warm, first_high, high).astype(jnp.int32),
         )
 
-    def sample(keys: jax.Array, params: ArrayTree) -> Sequences:
+    def sample(keys: jax.Array, params: Params) -> Sequences:
         task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
         tasks = jax.vmap(env.sample_task, (0, None))(
             known_languages(config, task_keys) if config.tasks else task_keys, params

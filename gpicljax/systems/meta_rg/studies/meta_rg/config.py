@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import jax
@@ -17,7 +17,6 @@ from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.game import Stimulus
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.typing import ArrayTree
 
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
 
@@ -159,16 +158,16 @@ class Config(TrainingConfig):
         """Refuses counts below 1, and networks that do not fit."""
         super().validate()
         compared, known = self.network.compare, AUXILIARIES[self.auxiliary]
-        accepted = f"what auxiliary predicts, {' and '.join(known) or 'nothing'}"
-        check_config(set(compared) <= set(known), "network.compare", compared, accepted)
+        accepted_values = f"what auxiliary predicts, {' and '.join(known) or 'nothing'}"
+        check_config(set(compared) <= set(known), "network.compare", compared, accepted_values)
         check_config(
             not self.network.predictions, "network.predictions", "names", "none; see auxiliary"
         )
         self.network.check_carries(self.agent.carries)
         stages = self.curriculum
         least, most = self.game.min_values, self.game.max_values
-        accepted = f"values from min_values = {least} to max_values = {most}"
-        check_config(all(least <= x <= most for x in stages), "curriculum", stages, accepted)
+        accepted_values = f"values from min_values = {least} to max_values = {most}"
+        check_config(all(least <= x <= most for x in stages), "curriculum", stages, accepted_values)
 
 
 LSTM = RecurrentQSettings(
@@ -288,7 +287,9 @@ PRESETS = {
 def coming_feedback(env: MetaRG) -> Callable[[Any, Any], tuple[jax.Array, jax.Array]]:
     """What a listener is to expect when it decides: the stimulus that the feedback will show."""
 
-    def target(here: Any, following: ArrayTree) -> tuple[jax.Array, jax.Array]:
+    def target(
+        here: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         deciding = here["round"] == env.num_rounds
         return following["stimulus"], deciding.astype(following["stimulus"].dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from gpicljax.runtime import (
     run_experiment,
 )
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.env.types import CHANNELS
+from gpicljax.systems.meta_rg.env.types import CHANNELS, Params
 from gpicljax.systems.meta_rg.experts import classifier, memoryless
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.games import (
@@ -55,7 +55,9 @@ from gpicljax.typing import ArrayTree
 def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
     """The auxiliary regressions of the configuration."""
 
-    def stimulus(here: Any, following: ArrayTree) -> tuple[jax.Array, jax.Array]:
+    def stimulus(
+        here: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         return here["stimulus"], jnp.ones_like(here["previous_reward"])
 
     targets = {"feedback": coming_feedback(env), "stimulus": stimulus}
@@ -100,7 +102,7 @@ def build(config: Config) -> Program:
         length = max(1, config.observations // (2 * max(1, len(config.curriculum))))
         return stages[jnp.minimum(observations // length, len(config.curriculum))]
 
-    def init(key: jax.Array, env_params: ArrayTree) -> r2d2.TrainState:
+    def init(key: jax.Array, env_params: Params) -> r2d2.TrainState:
         first = dataclasses.replace(env_params, max_values=stage(jnp.int32(0)))
         return trainer.init(key, hparams, first)
 
@@ -153,7 +155,7 @@ def measures_of(
     def games(
         key: jax.Array,
         params: ArrayTree,
-        env_params: ArrayTree,
+        env_params: Params,
         channel: jax.Array,
         explore: jax.Array,
         forget: jax.Array,
@@ -179,7 +181,7 @@ def measures_of(
             env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
         )
 
-    def more_values(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Games:
+    def more_values(key: jax.Array, params: ArrayTree, env_params: Params) -> Games:
         """Greedy games whose dimensions all have one value more than any seen in training."""
         values = jnp.int32(config.game.max_values + 1)
         wider = dataclasses.replace(env_params, min_values=values, max_values=values)
@@ -187,7 +189,7 @@ def measures_of(
         told, zero, no = jnp.int32(CHANNELS.index("episode")), jnp.zeros(()), jnp.zeros((), bool)
         return games(key, params, wider, told, zero, no, game)
 
-    def rules(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Games:
+    def rules(key: jax.Array, params: ArrayTree, env_params: Params) -> Games:
         """The greedy agent's very games, decided by every rule: no decision changes a game."""
         del params
         game = dataclasses.replace(config.game.make(actions="compact"), ablations=True)
@@ -202,7 +204,7 @@ def measures_of(
             env_params=env_params,
         )
 
-    def episode(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Recorded:
+    def episode(key: jax.Array, params: ArrayTree, env_params: Params) -> Recorded:
         """The first of the greedy episodes, step by step."""
         agent = q_agent(network, env.action_space())
         return recorded(key, env, agent, params, env_params, network.attention)
@@ -237,7 +239,7 @@ def calibrate(config: Config) -> dict[Cell, dict[str, RuleAccuracy]]:
     }
 
 
-def memoryless_accuracy(config: Config, env: MetaRG, params: ArrayTree) -> tuple[float, float]:
+def memoryless_accuracy(config: Config, env: MetaRG, params: Params) -> tuple[float, float]:
     """Query and support accuracy of a classifier of single decisions, on held-out games."""
     train_key, test_key, fit_key = jax.random.split(named_key(config.seed, "classifier"), 3)
     features, labels, _ = memoryless.decision_dataset(

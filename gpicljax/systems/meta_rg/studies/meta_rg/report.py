@@ -16,6 +16,7 @@ from gpicljax.evaluation.tables import Row, markdown_table, results_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.env.types import Params, State, Task
 from gpicljax.systems.meta_rg.experts.listeners import baseline_rules
 from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
 from gpicljax.systems.meta_rg.measures import published
@@ -231,7 +232,7 @@ def context_curve(games: Games, sound: np.ndarray) -> tuple[ICLCurve, ICLProfile
     return icl_curve(values, valid), icl_profile(values, valid)
 
 
-def play_one_episode(env: MetaRG, params: ArrayTree, seed: int) -> dict[str, np.ndarray]:
+def play_one_episode(env: MetaRG, params: Params, seed: int) -> dict[str, np.ndarray]:
     """What a rule-based speaker sees and says in one episode, game by game."""
 
     @jax.jit
@@ -241,7 +242,7 @@ def play_one_episode(env: MetaRG, params: ArrayTree, seed: int) -> dict[str, np.
         return episode_key, task, env.reset(episode_key, task)[1]
 
     @jax.jit
-    def step(key: jax.Array, state: ArrayTree, task: ArrayTree) -> tuple[Any, Any]:
+    def step(key: jax.Array, state: State, task: Task) -> tuple[Any, Any]:
         seen = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
         return seen, env.transition(key, state, np.int32(0), task).state
 

@@ -19,12 +19,12 @@ from gpicljax.systems.meta_rg.env.sequences import (
     game_sequence,
     rule_messages,
 )
+from gpicljax.systems.meta_rg.env.types import Params
 from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
     GameInputs,
     GameTargets,
     SignallingGame,
 )
-from gpicljax.typing import ArrayTree
 
 
 def signalling_game(env: MetaRG) -> SignallingGame:
@@ -117,7 +117,7 @@ def game_sequences(
         reward = jnp.where(sequence.start, 0, first[1])
         return jnp.stack([action, *actions], 1), jnp.stack([reward, *rewards], 1)
 
-    def one(key: jax.Array, params: ArrayTree) -> tuple[GameInputs, GameTargets]:
+    def one(key: jax.Array, params: Params) -> tuple[GameInputs, GameTargets]:
         games_key, decisions_key, noise_key = jax.random.split(key, 3)
         sequence = game_sequence(games_key, env, params, games=games, episodes=episodes)
         decisions = jax.random.randint(decisions_key, (games,), 0, env.num_decisions, jnp.int32)
@@ -134,7 +134,7 @@ def game_sequences(
         inputs = GameInputs(listener, sequence.start, flat, channel, jnp.moveaxis(gumbel, 0, 1))
         return inputs, GameTargets(answer, flat, sequence.query)
 
-    def sample(keys: jax.Array, params: ArrayTree) -> tuple[GameInputs, GameTargets]:
+    def sample(keys: jax.Array, params: Params) -> tuple[GameInputs, GameTargets]:
         inputs, targets = jax.vmap(one, (0, None), 1)(keys, params)
         gumbel = inputs.noise.reshape(games, -1, *inputs.noise.shape[3:])
         inputs, targets = jax.tree.map(lambda x: jnp.repeat(x, copies, axis=1), (inputs, targets))

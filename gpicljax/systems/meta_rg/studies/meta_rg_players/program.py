@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runtime import Measure, Probe, Program, RunResult, run_experiment
 from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.env.types import CHANNELS, LISTENER
+from gpicljax.systems.meta_rg.env.types import CHANNELS, LISTENER, Params
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games
@@ -128,6 +128,10 @@ def learner(config: Config, env: MetaRG) -> Learner:
     return Learner(trainer, hparams, agent, listens, between)
 
 
+_Cell: TypeAlias = Params | signalling.SignallingData
+"""Data of a run: the distribution over tasks, with what else a trainer over sequences reads."""
+
+
 def build(config: Config) -> Program:
     """Wires environment, players and trainer together."""
     env = game(config)
@@ -143,18 +147,18 @@ def build(config: Config) -> Program:
             frozen = signalling.SignallingData(params, jnp.asarray(0.0))
             cells[f"{where}, frozen speaker"] = frozen
 
-    def games_of(cell: ArrayTree) -> Any:
-        return cell.games if sequences else cell
+    def games_of(cell: _Cell) -> Params:
+        return cell.games if isinstance(cell, signalling.SignallingData) else cell
 
     evaluated = dataclasses.replace(env, ablations=True)
     batch = single_trial_batch(evaluated, config.probe_episodes, longest, privileged=True)
 
     def games(
-        key: jax.Array, params: ArrayTree, cell: ArrayTree, channel: jax.Array, explore: jax.Array
+        key: jax.Array, params: ArrayTree, cell: _Cell, channel: jax.Array, explore: jax.Array
     ) -> Games:
         """Plays an episode on each of `probe_episodes` instances; `explore` scales the noise."""
         channel = jnp.asarray(channel, jnp.int32)
-        explore = explore * cell.learns if sequences else explore
+        explore = explore * cell.learns if isinstance(cell, signalling.SignallingData) else explore
         return play_games(
             key,
             batch,
@@ -165,16 +169,16 @@ def build(config: Config) -> Program:
             env_params=dataclasses.replace(games_of(cell), channel=channel),
         )
 
-    def episode(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Recorded:
+    def episode(key: jax.Array, params: ArrayTree, cell: _Cell) -> Recorded:
         """The first of the greedy episodes, step by step."""
         return recorded(key, env, agent(), params, games_of(cell), attention)
 
-    def language(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Any:
+    def language(key: jax.Array, params: ArrayTree, cell: _Cell) -> Any:
         """What the speaker says of every meaning."""
         structures = config.structures
         return languages(key, env, agent(), params, games_of(cell), structures=structures)
 
-    def acquisition(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> jax.Array:
+    def acquisition(key: jax.Array, params: ArrayTree, cell: _Cell) -> jax.Array:
         """What a new listener understands of the language of each structure, float `[T]`."""
         told, games, taught = agent(), games_of(cell), config.taught
         return language_acquisition(key, env, told, params, games, structures=taught).query

@@ -34,7 +34,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
     SignallingGame,
     Speaker,
 )
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, Variables
 
 SPEAKER, LISTENER = 0, 1
 """Places of the players on the agent axis."""
@@ -159,7 +159,7 @@ def two_players(
     tokens, length = game.vocab_size + 1, game.message_length
     flat = (length * tokens,)
 
-    def say(params: ArrayTree, inputs: GameInputs, learns: jax.Array) -> tuple[Any, ...]:
+    def say(params: Variables, inputs: GameInputs, learns: jax.Array) -> tuple[Any, ...]:
         """One-hots float `[G, B, L, V + 1]` of the message as sent, log-probability, entropy."""
         if config.speaker == "quantiser":
             return jax.nn.one_hot(game.quantised(inputs.speaker), tokens), None, None
@@ -213,7 +213,7 @@ def two_players(
         return params
 
     def unroll(
-        params: ArrayTree,
+        params: Variables,
         carry: ArrayTree,
         inputs: PlayersInputs,
         starts: jax.Array | None,
@@ -242,7 +242,7 @@ def two_players(
         return SignalOutput(logits, expected, log_prob, entropy, sent), carry
 
     def step(
-        params: ArrayTree, carry: ArrayTree, inputs: ArrayTree, start: jax.Array
+        params: Variables, carry: ArrayTree, inputs: PlayersInputs, start: jax.Array
     ) -> tuple[Any, Any]:
         one = jax.tree.map(lambda x: x[None], inputs)
         outputs, carry = unroll(params, carry, one, start[None])
@@ -403,7 +403,7 @@ def players_agent(
         return PlayersCarry(decides.initial_carry(batch), jnp.zeros((batch, *shape)))
 
     def act(
-        keys: jax.Array, params: ArrayTree, carry: PlayersCarry, timestep: TimeStep
+        keys: jax.Array, params: Variables, carry: PlayersCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, PlayersCarry]:
         seen = jax.tree.map(lambda x: x[:, LISTENER], timestep.observation)
         seen = {**seen, "action_mask": seen["action_mask"][:, 0, : game.num_decisions + 1]}
@@ -445,7 +445,7 @@ def listeners_attention(
         return None
     attend = hears.attention
 
-    def attention(params: ArrayTree, inputs: AgentInput, starts: jax.Array) -> jax.Array:
+    def attention(params: Variables, inputs: AgentInput, starts: jax.Array) -> jax.Array:
         if inputs.last_action.ndim > 2:
             seen = jax.tree.map(lambda x: x[:, :, LISTENER], inputs.observation)
             seen["action_mask"] = seen["action_mask"][:, :, 0, : game.num_decisions + 1]

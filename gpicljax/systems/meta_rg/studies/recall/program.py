@@ -14,7 +14,7 @@ from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent, random_agent
 from gpicljax.agents.combinators import panel_agent, with_memory_reset
 from gpicljax.evaluation.returns import single_trial_batch
-from gpicljax.interface import Agent
+from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
@@ -27,7 +27,7 @@ from gpicljax.runtime import (
     run_experiment,
 )
 from gpicljax.runtime.dry_run import within_memory
-from gpicljax.systems.meta_rg.env.recall import Recall
+from gpicljax.systems.meta_rg.env.recall import Params, Recall
 from gpicljax.systems.meta_rg.experts import recall as experts
 from gpicljax.systems.meta_rg.measures.recall import (
     RecallAccuracy,
@@ -63,7 +63,7 @@ def build(config: Config) -> Program:
     def games(
         key: jax.Array,
         params: ArrayTree,
-        env_params: ArrayTree,
+        env_params: Params,
         explore: jax.Array,
         forget: jax.Array,
     ) -> RecallGames:
@@ -118,13 +118,13 @@ def watched(env: Recall, episodes: int) -> VectorEnv:
     return single_trial_batch(env, episodes, 2 * env.max_games, privileged=True)
 
 
-def calibrate(config: Config, env_params: ArrayTree) -> dict[str, RecallAccuracy]:
+def calibrate(config: Config, env_params: Params) -> dict[str, RecallAccuracy]:
     """Accuracy of the rules that need no training, on the same games."""
     env = Recall(**config.env_options)
     vec = watched(env, config.evaluation_episodes)
     task_key, key = jax.random.split(named_key(config.seed, "rules"))
 
-    def first(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: Any) -> Any:
+    def first(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         return jnp.where(timestep.privileged["asking"], 0, env.wait), {}, carry
 
     @fast_jit

@@ -57,11 +57,11 @@ def test_recorded_episodes_are_those_that_were_lived(tmp_path):
     assert (lake.states[:, 0] == 0).all() and lake.agents == ("random",) * 8
     assert np.array_equal(lake.returns, lake.rewards.sum(1))
     # Every step leads to the same square or to a neighbour, and no episode goes on in a hole.
-    going = lake.taken[:, 1:]
+    going = lake.is_step[:, 1:]
     there, back = np.divmod(lake.states[:, 1:], 4), np.divmod(lake.states[:, :-1], 4)
     moved = abs(there[0] - back[0]) + abs(there[1] - back[1])
     assert (moved[going] <= 1).all() and moved[going].any()
-    assert not np.isin(lake.states[lake.taken], (5, 7, 11, 12, 15)).any()
+    assert not np.isin(lake.states[lake.is_step], (5, 7, 11, 12, 15)).any()
     save_episodes(tmp_path / "lake", lake)
     same(load_episodes(tmp_path / "lake"), lake)
 
@@ -108,7 +108,7 @@ def test_goals_are_kept_and_actions_as_they_took_effect():
     assert reach.actions[0, :5, 0].tolist() == [0.5, 1, 1, 1, 0]
     assert reach.states[1, :4].tolist() == [[0, 0], [0.5, 1], [1.5, 2], [2.5, 3]]
     assert reach.achieved_goals[0, :4, 0].tolist() == [0, 0.5, 1.5, 2.5]
-    assert (reach.desired_goals[reach.taken] == 3).all()
+    assert (reach.desired_goals[reach.is_step] == 3).all()
     assert reach.returns.tolist() == [-8, -8]
     with pytest.raises(ValueError, match="episodes: got 0"):
         record_episodes(
@@ -154,7 +154,9 @@ def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):
     )
     assert take_episodes(push, [0, 0]).agents == ("DDPG", "DDPG")
     for which in ([2], [-1], [], read.length > 9, [0.0]):
-        with pytest.raises(ValueError, match=r"which: got .*; accepted: integers from 0 to 1, or"):
+        with pytest.raises(
+            ValueError, match=r"indices: got .*; accepted: integers from 0 to 1, or"
+        ):
             take_episodes(read, which)
 
 

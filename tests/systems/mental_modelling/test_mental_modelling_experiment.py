@@ -14,13 +14,15 @@ from gpicljax.systems.mental_modelling.data.stored import load_episodes
 from gpicljax.systems.mental_modelling.measures.questions import build_queries
 from gpicljax.systems.mental_modelling.measures.results import load_rows
 from gpicljax.systems.mental_modelling.studies.mental_modelling import program as experiment
-from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import a_tenth
+from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import tenth_of_updates
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
     TASKS,
     CollectConfig,
     Config,
 )
-from gpicljax.systems.mental_modelling.studies.mental_modelling.language import told
+from gpicljax.systems.mental_modelling.studies.mental_modelling.language import (
+    language_model_answers,
+)
 
 
 def episode(path, seed, steps=14):
@@ -152,7 +154,7 @@ def test_a_budget_leaves_out_what_was_not_asked(tmp_path):
         )
         config = Config(llm=options, runs_dir=tmp_path, asked=9)
         ledger = options.ledger()
-        ((prompt, some, said),) = told(config, asked, ledger)
+        ((prompt, some, said),) = language_model_answers(config, asked, ledger)
     assert prompt == "no-instructions" and model.requests == 5
     assert len(some.truth) == len(said.answers.parsed) == 5 and said.answers.parsed.all()
     assert "Asking stopped at --llm.max-queries 5" in options.spent(ledger)
@@ -162,7 +164,7 @@ def test_every_task_has_agents_of_two_kinds():
     """So that each can be asked about with a reader of other kinds."""
     assert {len(TASKS[name].kinds) > 1 for name in CollectConfig().tasks} == {True}
     assert len(CollectConfig().tasks) == 7
-    assert [a_tenth(updates) for updates in (1, 10, 15, 24, 1_200)] == [1, 1, 2, 3, 120]
+    assert [tenth_of_updates(updates) for updates in (1, 10, 15, 24, 1_200)] == [1, 1, 2, 3, 120]
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path, capsys):

@@ -26,7 +26,7 @@ from gpicljax.systems.mental_modelling.measures.baselines import baseline_answer
 from gpicljax.systems.mental_modelling.measures.published import ERRORS
 from gpicljax.systems.mental_modelling.measures.questions import build_queries
 from gpicljax.systems.mental_modelling.measures.results import result_row
-from gpicljax.systems.mental_modelling.measures.reviews import agreement, load_review
+from gpicljax.systems.mental_modelling.measures.reviews import compare_judgements, load_review
 
 REPLIES = [
     Reply("Which?", "Left. </script><b>", True, "step 3"),
@@ -113,8 +113,11 @@ def test_a_sheet_counts_what_is_ticked(tmp_path):
 
 
 def test_reviews_are_compared_and_damaged_ones_named(tmp_path):
-    assert agreement([1, 0, np.nan], [1, 1, 0])[:2] == (2, 0.5)
-    assert np.isnan(agreement([1, 1], [1, 1]).kappa) and agreement([np.nan], [1]).replies == 0
+    assert compare_judgements([1, 0, np.nan], [1, 1, 0])[:2] == (2, 0.5)
+    assert (
+        np.isnan(compare_judgements([1, 1], [1, 1]).kappa)
+        and compare_judgements([np.nan], [1]).replies == 0
+    )
     with pytest.raises(ValueError, match="replies: got 0"):
         review_page("t", "m", [])
     file = tmp_path / "review.json"

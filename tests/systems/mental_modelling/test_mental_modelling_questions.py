@@ -337,11 +337,11 @@ def test_replies_are_kept_and_asked_for_once(tmp_path):
         )
     )
     first = ask_questions(asked, model, tmp_path, RAW, budget=Budget(requests=3), at_once=1)
-    assert not first.complete and first.replies.count(None) == 2
+    assert not first.is_complete and first.replies.count(None) == 2
     assert "Not complete" in first.in_words()
     assert any("requests" in fault for fault in first.faults)
     second = ask_questions(asked, model, tmp_path, RAW)
-    assert second.complete and model.requests == 5 and second.usage.requests == 5
+    assert second.is_complete and model.requests == 5 and second.usage.requests == 5
     done = score_answers(asked, second.answers)
     # Steps 2, 3, 4 of one walk, 2 and 3 of the other: what cannot be read is wrong, not left out.
     assert done.queries == 5 and done.parsed == 3 and done.accuracy == 2 / 5
@@ -362,7 +362,7 @@ def test_faults_of_the_model_are_no_end(tmp_path):
     faults = {0: ModelError("busy (503)", "transient"), 2: ModelError("too long", "context")}
     model = FakeModel("[ANSWER: 1]", faults=faults)
     said = ask_questions(asked, model, tmp_path, RAW, at_once=1)
-    assert said.complete and len(said.faults) == 2 and said.answers.parsed.sum() == 4
+    assert said.is_complete and len(said.faults) == 2 and said.answers.parsed.sum() == 4
     assert score_answers(asked, said.answers).queries == 5
 
 
@@ -374,7 +374,7 @@ def test_a_model_of_bytes_answers_too(tmp_path):
     params = network.init(jax.random.key(0), jnp.zeros(1, jnp.int32))
     asked = pick_queries(build_queries(car(), "next_state", history=1), 1)
     said = ask_questions(asked, ByteModel(network, params, memory=64), tmp_path, RAW, max_tokens=4)
-    assert said.complete and not said.answers.parsed.any()
+    assert said.is_complete and not said.answers.parsed.any()
 
 
 def test_some_of_many_queries_are_drawn_once_and_in_order():

@@ -27,7 +27,7 @@ from gpicljax.systems.mental_modelling.measures.results import (
     best_rule,
     compare,
     load_rows,
-    pooled,
+    pool_readers,
     result_row,
     right_by_history,
     save_rows,
@@ -42,7 +42,7 @@ def test_tokens_hide_what_is_asked_for():
 
     @jax.jit
     def program(number, x):
-        return reader._tokens(number, x, reader._asked(number, count, at))
+        return reader._make_tokens(number, x, reader._is_asked(number, count, at))
 
     def tokens(number, states, done, paid):
         x = {"seen": states, "done": done, "paid": paid, "goal": np.zeros((count, 0))}
@@ -92,7 +92,9 @@ def test_goals_are_read():
         reader_answers(made, dataclasses.replace(asked, goal=None))
     two = reader.answers_of_readers([made, made], asked, np.arange(len(asked.step)) % 2)
     np.testing.assert_array_equal(two.values, reader_answers(made, asked).values)
-    with pytest.raises(ValueError, match="which: got .*; accepted: .* integers from 0 to 0"):
+    with pytest.raises(
+        ValueError, match="reader_numbers: got .*; accepted: .* integers from 0 to 0"
+    ):
         reader.answers_of_readers([made], asked, np.arange(len(asked.step)) % 2)
 
 
@@ -156,10 +158,12 @@ def test_leads_are_paired_and_have_intervals_over_episodes():
     assert count_leads([ahead], "right") == (1, 0, 1)
     assert count_leads([behind], "wrong") == (0, 1, 1) and count_leads([same], "same") == (0, 0, 1)
     # Three readers that all lead by as much, and three that do not, on the same queries.
-    equal = compare([pooled(asked, [right] * 3, [wrong])], "r", "wrong", readers=3)
+    equal = compare([pool_readers(asked, [right] * 3, [wrong])], "r", "wrong", readers=3)
     assert dataclasses.replace(equal, answerer="right", leads=()) == ahead
     assert equal.leads == (ahead.lead,) * 3 and equal.sign == 1 and equal.over_readers.std == 0
-    mixed = compare([pooled(asked, [right, wrong, wrong], [wrong] * 3)], "r", "wrong", readers=3)
+    mixed = compare(
+        [pool_readers(asked, [right, wrong, wrong], [wrong] * 3)], "r", "wrong", readers=3
+    )
     assert mixed.queries == len(truth) and mixed.leads == (ahead.lead, 0, 0)
     assert mixed.lead == pytest.approx(ahead.lead / 3) and mixed.lead_low > 0 and mixed.sign == 0
     assert count_leads([equal, mixed, dataclasses.replace(equal, null="reader")], "r") == (1, 0, 2)

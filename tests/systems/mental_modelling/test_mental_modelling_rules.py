@@ -14,7 +14,7 @@ from gpicljax.systems.mental_modelling.measures.baselines import (
     copy_last,
     quadratic,
     ridge,
-    votes,
+    vote_answers,
 )
 from gpicljax.systems.mental_modelling.measures.physics import physics_answers
 from gpicljax.systems.mental_modelling.measures.questions import build_queries, to_bins
@@ -40,7 +40,7 @@ def test_half_of_what_is_argued_about_is_the_agents():
     with pytest.raises(ValueError, match=r"queries.question: got 'argue'; accepted: another"):
         ridge(asked)
     with pytest.raises(ValueError, match=r"queries.question: got 'next_action'; accepted: argue"):
-        votes(build_queries(walk, "next_action"), copy_last)
+        vote_answers(build_queries(walk, "next_action"), copy_last)
 
 
 def test_other_continuous_actions_lie_in_other_parts_of_the_range():
@@ -53,7 +53,7 @@ def test_other_continuous_actions_lie_in_other_parts_of_the_range():
     assert (shown == true)[agents].all() and not (shown == true)[~agents].any()
     assert np.abs(asked.action).max() <= 2
     # Whoever foresees all actions agrees with the agent's and with nothing else.
-    said = votes(asked, lambda queries: Answers(true, np.ones(200, bool)))
+    said = vote_answers(asked, lambda queries: Answers(true, np.ones(200, bool)))
     assert score_answers(asked, said).accuracy == 1
 
 

@@ -86,7 +86,7 @@ class Episodes:
         kinds = "iu" if numbered else "fiu"
         fits = self.states.shape[:2] == batch and self.states.ndim == depth
         check_array(fits and self.states.dtype.kind in kinds, "states", self.states, words)
-        checked_actions(self.action_space)
+        check_action_space(self.action_space)
         discrete = isinstance(self.action_space, spaces.Discrete)
         inner = self.action_space.shape
         fits = self.actions.shape == (*batch, *inner)
@@ -98,8 +98,8 @@ class Episodes:
             if goals is not None:
                 check_array(goals.shape[:2] == batch and goals.ndim == 3, name, goals, "[N, T, G]")
         for name in ("length", "returns", "agents", "checkpoints"):
-            given = np.shape(getattr(self, name))
-            check(given == batch[:1], name, given, f"{batch[:1]}, one for each episode")
+            shape = np.shape(getattr(self, name))
+            check(shape == batch[:1], name, shape, f"{batch[:1]}, one for each episode")
         check_array(np.asarray(self.length).dtype.kind in "iu", "length", self.length, "int[N]")
         within = bool(np.all((self.length >= 1) & (self.length <= batch[1])))
         check(within, "length", self.length, f"integers from 1 to {batch[1]}")
@@ -122,24 +122,24 @@ class Episodes:
             self._check_steps("actions", inside, f"numbers within [{low}, {high}]")
 
     @property
-    def taken(self) -> np.ndarray:
-        """`bool[N, T]`, the steps that there are."""
+    def is_step(self) -> np.ndarray:
+        """Returns `bool[N, T]`, whether each step belongs to its episode."""
         return np.arange(self.rewards.shape[1]) < self.length[:, None]
 
-    def _check_steps(self, name: str, right: np.ndarray, accepted: str) -> None:
-        right = right.reshape(*self.rewards.shape, -1).all(-1) | ~self.taken
-        if not right.all():
-            n, t = np.argwhere(~right)[0]
-            given = getattr(self, name)[n, t]
-            check(False, f"{name}, episode {n}, step {t}", np.asarray(given), accepted)
+    def _check_steps(self, name: str, is_right: np.ndarray, expected: str) -> None:
+        is_right = is_right.reshape(*self.rewards.shape, -1).all(-1) | ~self.is_step
+        if not is_right.all():
+            n, t = np.argwhere(~is_right)[0]
+            value = getattr(self, name)[n, t]
+            check(False, f"{name}, episode {n}, step {t}", np.asarray(value), expected)
 
 
-def checked_actions(space: Any) -> spaces.Discrete | spaces.Box:
-    """The space, if its actions can be asked about; refuses others."""
+def check_action_space(space: Any) -> spaces.Discrete | spaces.Box:
+    """Returns the space, if its actions can be asked about; refuses others."""
     real = isinstance(space, spaces.Box) and len(space.shape) <= 1
     real = real and np.isfinite([space.low, space.high]).all() and space.low < space.high
-    accepted = "a Discrete, or a Box with finite bounds whose members are numbers or vectors"
-    check(isinstance(space, spaces.Discrete) or real, "action_space", space, accepted)
+    expected = "a Discrete, or a Box with finite bounds whose members are numbers or vectors"
+    check(isinstance(space, spaces.Discrete) or real, "action_space", space, expected)
     return space
 
 
@@ -157,7 +157,8 @@ def episodes_from_arrays(
     achieved_goals: Sequence[Any] | None = None,
     desired_goals: Sequence[Any] | None = None,
 ) -> Episodes:
-    """Episodes from a user's own arrays, such as rollouts of Gymnasium: one array per episode.
+    """Returns episodes of a user's own arrays, such as rollouts of Gymnasium: one array per
+    episode.
 
     An axis of length 1 after that of time (a vector environment of one) is left out. States and
     goals may have one entry more than there are actions, for what was seen last; it is not kept.
@@ -192,11 +193,11 @@ def episodes_from_arrays(
       >>> two.states.shape, two.length.tolist(), two.returns.tolist()
       ((2, 5, 2), [5, 4], [5.0, 4.0])
     """
-    checked_actions(action_space)
+    check_action_space(action_space)
     count = len(rewards)
     check_at_least(1, episodes=count)
-    paid = [_column("rewards", n, x) for n, x in enumerate(rewards)]
-    length = np.array([len(x) for x in paid], np.int32)
+    episode_rewards = [_column("rewards", n, x) for n, x in enumerate(rewards)]
+    length = np.array([len(x) for x in episode_rewards], np.int32)
 
     def rows(name: str, values: Sequence[Any], shape: tuple[int, ...] | None) -> list[np.ndarray]:
         check(len(values) == count, name, len(values), f"{count} arrays, one for each episode")
@@ -205,25 +206,25 @@ def episodes_from_arrays(
             for n, (x, t) in enumerate(zip(values, length, strict=True))
         ]
 
-    kept = {
+    arrays = {
         "states": rows("states", states, None if num_states is None else ()),
         "actions": rows("actions", actions, action_space.shape),
-        "rewards": paid,
+        "rewards": episode_rewards,
     }
     goals = {"achieved_goals": achieved_goals, "desired_goals": desired_goals}
-    kept |= {name: rows(name, given, None) for name, given in goals.items() if given is not None}
-    for name, values in kept.items():
+    arrays |= {name: rows(name, x, None) for name, x in goals.items() if x is not None}
+    for name, values in arrays.items():
         shapes = {x.shape[1:] for x in values}
         check(len(shapes) == 1, name, sorted(shapes), "steps of one shape in all episodes")
     return Episodes(
         environment=environment,
         action_space=action_space,
         length=length,
-        returns=np.array([x.sum() for x in paid] if returns is None else returns, float),
+        returns=np.array([x.sum() for x in episode_rewards] if returns is None else returns, float),
         agents=(agent,) * count,
         checkpoints=(checkpoint,) * count,
         num_states=num_states,
-        **{name: _padded(values) for name, values in kept.items()},
+        **{name: _pad_and_stack(values) for name, values in arrays.items()},
     )
 
 
@@ -235,7 +236,7 @@ def episode_from_actions(
     action_space: spaces.Discrete | spaces.Box | None = None,
     num_states: int | None = None,
 ) -> Episodes:
-    """One episode from a list of actions, for examples and tests; it pays nothing.
+    """Returns one episode of a list of actions, for examples and tests; its rewards are 0.
 
     Args:
       actions: of t steps.
@@ -252,15 +253,17 @@ def episode_from_actions(
       >>> discrete.action_space, continuous.states.shape
       (Discrete(n=2), (1, 2, 1))
     """
-    done = np.asarray(actions)
+    all_actions = np.asarray(actions)
     if action_space is None:
-        whole = done.dtype.kind in "iu"
-        action_space = spaces.Discrete(int(done.max()) + 1) if whole else spaces.Box(-1.0, 1.0)
-    seen = np.zeros(len(done)) if states is None else np.asarray(states)
+        whole = all_actions.dtype.kind in "iu"
+        action_space = (
+            spaces.Discrete(int(all_actions.max()) + 1) if whole else spaces.Box(-1.0, 1.0)
+        )
+    all_states = np.zeros(len(all_actions)) if states is None else np.asarray(states)
     return episodes_from_arrays(
-        [seen],
-        [done],
-        [np.zeros(len(done))],
+        [all_states],
+        [all_actions],
+        [np.zeros(len(all_actions))],
         environment=environment,
         action_space=action_space,
         agent="made up",
@@ -284,23 +287,28 @@ def _column(name: str, n: int, values: ArrayTree) -> np.ndarray:
 def _rows(
     name: str, n: int, values: ArrayTree, steps: int, shape: tuple[int, ...] | None
 ) -> np.ndarray:
-    """The first `steps` of what an episode has, in rows of `shape`; vectors if None."""
+    """Returns the first `steps` rows of an episode's array, in `shape`; vectors if None."""
     values = _numbers(name, n, values)
-    more = 0 if name == "actions" else 1
-    fits = values.ndim > 0 and 0 <= len(values) - steps <= more
+    extra = 0 if name == "actions" else 1
+    fits = values.ndim > 0 and 0 <= len(values) - steps <= extra
     inner = values.shape[1:]
     if len(inner) > 1 and inner[0] == 1:
         inner = inner[1:]
-    want = (inner or (1,)) if shape is None else shape
-    fits = fits and (shape is not None or len(want) == 1)
-    fits = fits and inner in {want, (*want, 1), (1, *want), () if want == (1,) else want}
-    accepted = f"{steps} steps, as there are rewards, of shape {[*want]}"
-    check_array(fits, f"{name}, episode {n}", values, accepted)
-    return values.reshape(len(values), *want)[:steps]
+    step_shape = (inner or (1,)) if shape is None else shape
+    fits = fits and (shape is not None or len(step_shape) == 1)
+    fits = fits and inner in {
+        step_shape,
+        (*step_shape, 1),
+        (1, *step_shape),
+        () if step_shape == (1,) else step_shape,
+    }
+    expected = f"{steps} steps, as there are rewards, of shape {[*step_shape]}"
+    check_array(fits, f"{name}, episode {n}", values, expected)
+    return values.reshape(len(values), *step_shape)[:steps]
 
 
-def _padded(values: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays of different lengths in one, zeros behind them."""
+def _pad_and_stack(values: Sequence[np.ndarray]) -> np.ndarray:
+    """Stacks arrays of different lengths, zeros behind them."""
     longest = max(map(len, values))
     tables = [np.zeros((longest, *x.shape[1:]), x.dtype) for x in values]
     for table, x in zip(tables, values, strict=True):
@@ -309,7 +317,7 @@ def _padded(values: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def join_episodes(*parts: Episodes) -> Episodes:
-    """The episodes of several agents in one environment as one set.
+    """Joins the episodes of several agents in one environment.
 
     Raises:
       ValueError: if there are none, or their environments or spaces differ.
@@ -324,33 +332,38 @@ def join_episodes(*parts: Episodes) -> Episodes:
       (('a', 'b'), [5, 3])
     """
     check(len(parts) > 0, "parts", parts, "one or more sets of episodes")
-    same: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in ("environment", "action_space", "num_states"):
-        given = [getattr(part, name) for part in parts]
-        check(given.count(given[0]) == len(given), name, given, "the same in all parts")
-        same[name] = given[0]
+        parts_values = [getattr(part, name) for part in parts]
+        check(
+            parts_values.count(parts_values[0]) == len(parts_values),
+            name,
+            parts_values,
+            "the same in all parts",
+        )
+        fields[name] = parts_values[0]
     for name in _PER_STEP:
-        given = [getattr(part, name) for part in parts]
-        values = [x for x in given if x is not None]
+        parts_values = [getattr(part, name) for part in parts]
+        values = [x for x in parts_values if x is not None]
         check(len(values) in (0, len(parts)), name, len(values), "in all parts or in none")
         if not values:
             continue
         shapes = {x.shape[2:] for x in values}
         check(len(shapes) == 1, name, sorted(shapes), "steps of one shape in all parts")
-        same[name] = _padded([episode for x in values for episode in x])
+        fields[name] = _pad_and_stack([episode for x in values for episode in x])
     for name in ("length", "returns"):
-        same[name] = np.concatenate([getattr(part, name) for part in parts])
+        fields[name] = np.concatenate([getattr(part, name) for part in parts])
     for name in ("agents", "checkpoints"):
-        same[name] = tuple(x for part in parts for x in getattr(part, name))
-    return Episodes(**same)
+        fields[name] = tuple(x for part in parts for x in getattr(part, name))
+    return Episodes(**fields)
 
 
-def take_episodes(episodes: Episodes, which: Any) -> Episodes:
-    """Some of the episodes, such as those that are long enough for a long history.
+def take_episodes(episodes: Episodes, indices: Any) -> Episodes:
+    """Returns some of the episodes, such as those that are long enough for a long history.
 
     Args:
       episodes: N of them.
-      which: `int[M]`, their numbers; or `bool[N]`.
+      indices: `int[M]`, their numbers; or `bool[N]`.
 
     Raises:
       ValueError: if that is none, or one that there is not.
@@ -363,15 +376,17 @@ def take_episodes(episodes: Episodes, which: Any) -> Episodes:
       [5]
     """
     count = len(episodes.length)
-    which = np.asarray(which)
-    fits = which.ndim == 1 and which.size > 0
-    if which.dtype == bool:
-        fits = fits and which.shape == (count,) and bool(which.any())
-        numbers = np.flatnonzero(which)
+    indices = np.asarray(indices)
+    fits = indices.ndim == 1 and indices.size > 0
+    if indices.dtype == bool:
+        fits = fits and indices.shape == (count,) and bool(indices.any())
+        numbers = np.flatnonzero(indices)
     else:
-        fits = fits and which.dtype.kind in "iu" and bool(np.all((which >= 0) & (which < count)))
-        numbers = which
-    check(fits, "which", which, f"integers from 0 to {count - 1}, or bool[{count}] with a True")
+        fits = (
+            fits and indices.dtype.kind in "iu" and bool(np.all((indices >= 0) & (indices < count)))
+        )
+        numbers = indices
+    check(fits, "indices", indices, f"integers from 0 to {count - 1}, or bool[{count}] with a True")
     same = {name: getattr(episodes, name) for name in (*_PER_STEP, "length", "returns")}
     picked: dict[str, Any] = {n: x if x is None else x[numbers] for n, x in same.items()}
     for name in ("agents", "checkpoints"):

@@ -1,4 +1,4 @@
-"""Episodes are recorded: an agent acts, and what it saw, did and was paid is kept."""
+"""Recording of episodes: observations, actions and rewards of an agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Record
 from gpicljax.rollout import play, start_rollout
-from gpicljax.systems.mental_modelling.data.episodes import Episodes, checked_actions
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, check_action_space
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
@@ -30,7 +30,7 @@ def record_episodes(
     max_steps: int,
     env_params: ArrayTree = None,
 ) -> Episodes:
-    """Lets an agent act and keeps what it saw, did and was paid.
+    """Records an agent's observations, actions and rewards.
 
     The state is what the environment shows; its entry `observation` where it sets goals. Actions
     are kept as environments take them: the nearest within the space.
@@ -71,7 +71,8 @@ def recorder(
     env_params: ArrayTree = None,
     jit: Callable[..., Any] = jax.jit,
 ) -> Callable[[jax.Array, Any, str, str], Episodes]:
-    """`record_episodes` for many agents that differ in their parameters: it is compiled once.
+    """Returns `record_episodes` for many agents that differ in their parameters: it is compiled
+    once.
 
     Args:
       env: see `record_episodes`, as for all else.
@@ -96,37 +97,41 @@ def recorder(
       >>> record = recorder(env, random_agent(env), environment="BernoulliBandit-v0", **sizes)
     """
     check_at_least(1, episodes=episodes, max_steps=max_steps)
-    space, shown = checked_actions(env.action_space()), env.observation_space()
-    goals = isinstance(shown, spaces.Dict) and "observation" in shown.spaces
-    seen = shown["observation"] if isinstance(shown, spaces.Dict) and goals else shown
-    numbered = isinstance(seen, spaces.Discrete)
-    flat = numbered or (isinstance(seen, spaces.Box) and len(seen.shape) == 1)
-    accepted = "one that shows a vector or a number, or has such an entry 'observation'"
-    check(flat, "env", shown, accepted)
+    space, observation_space = check_action_space(env.action_space()), env.observation_space()
+    goals = isinstance(observation_space, spaces.Dict) and "observation" in observation_space.spaces
+    state_space = (
+        observation_space["observation"]
+        if isinstance(observation_space, spaces.Dict) and goals
+        else observation_space
+    )
+    numbered = isinstance(state_space, spaces.Discrete)
+    flat = numbered or (isinstance(state_space, spaces.Box) and len(state_space.shape) == 1)
+    expected = "one that shows a vector or a number, or has such an entry 'observation'"
+    check(flat, "env", observation_space, expected)
     vec = VectorEnv(
         env, episodes, resets="synchronous", steps_per_trial=max_steps + 1, params=env_params
     )
 
-    def keep(record: Record) -> dict[str, Any]:
-        sight = record.timestep.observation
+    def recorded_fields(record: Record) -> dict[str, Any]:
+        observation = record.timestep.observation
         entries = {
-            "states": sight["observation"] if goals else sight,
+            "states": observation["observation"] if goals else observation,
             "actions": jax.vmap(lambda action: spaces.nearest(space, action))(record.action),
             "rewards": record.next_timestep.reward,
         }
         for entry in ("achieved_goal", "desired_goal"):
-            if goals and entry in sight:
-                entries[f"{entry}s"] = sight[entry]
+            if goals and entry in observation:
+                entries[f"{entry}s"] = observation[entry]
         return entries
 
     @jit
-    def compiled(key: jax.Array, params: ArrayTree) -> Any:
+    def play_episodes(key: jax.Array, params: ArrayTree) -> Any:
         state = start_rollout(key, vec, agent)
-        done = play(vec, agent, params, state, max_steps=max_steps, keep=keep)
-        return jax.tree.map(lambda x: x[:, 0], (done.records, done.length))
+        played = play(vec, agent, params, state, max_steps=max_steps, keep=recorded_fields)
+        return jax.tree.map(lambda x: x[:, 0], (played.records, played.length))
 
     def record(key: jax.Array, params: ArrayTree, name: str, checkpoint: str) -> Episodes:
-        records, length = jax.device_get(compiled(key, params))
+        records, length = jax.device_get(play_episodes(key, params))
         return Episodes(
             environment=environment,
             action_space=space,
@@ -134,7 +139,7 @@ def recorder(
             returns=records["rewards"].sum(1),
             agents=(name,) * episodes,
             checkpoints=(checkpoint,) * episodes,
-            num_states=seen.n if isinstance(seen, spaces.Discrete) else None,
+            num_states=state_space.n if isinstance(state_space, spaces.Discrete) else None,
             **records,
         )
 

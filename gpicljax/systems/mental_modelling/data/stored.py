@@ -39,7 +39,7 @@ _GOALS = ("achieved_goals", "desired_goals")
 
 
 def save_episodes(folder: str | Path, episodes: Episodes) -> None:
-    """Writes episodes to a folder; what was in it is replaced.
+    """Writes episodes to a folder; earlier content is replaced.
 
     Raises:
       OSError: if a file cannot be written.
@@ -73,12 +73,12 @@ def save_episodes(folder: str | Path, episodes: Episodes) -> None:
         "checkpoints": [*episodes.checkpoints],
     }
     arrays = {name: getattr(episodes, name) for name in _ARRAYS}
-    given = {name: value for name, value in arrays.items() if value is not None}
-    write_folder(Path(folder), CARD, card, given)
+    present_arrays = {name: value for name, value in arrays.items() if value is not None}
+    write_folder(Path(folder), CARD, card, present_arrays)
 
 
 def load_episodes(folder: str | Path) -> Episodes:
-    """Reads what `save_episodes` wrote.
+    """Reads a folder that `save_episodes` wrote.
 
     Raises:
       SavedError: if a file is missing, damaged, of another version or of something else.
@@ -134,21 +134,21 @@ def read_npz(
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     check(len(files) > 0, "paths", paths, "one or more files")
-    found = [_arrays(path) for path in files]
+    arrays_by_file = [_read_arrays(path) for path in files]
     goals: dict[str, Any] = {}
     for name in _GOALS:
-        there = [name in arrays for arrays in found]
-        if any(there):
-            lacking = files[there.index(False)] if not all(there) else None
-            if lacking is not None:
-                raise SavedError(f"{lacking} has no {name}, which other files have")
-            goals[name] = [arrays[name] for arrays in found]
-    steps = {name: [arrays[name] for arrays in found] for name in _NEEDED}
+        has_name = [name in arrays for arrays in arrays_by_file]
+        if any(has_name):
+            incomplete_file = files[has_name.index(False)] if not all(has_name) else None
+            if incomplete_file is not None:
+                raise SavedError(f"{incomplete_file} has no {name}, which other files have")
+            goals[name] = [arrays[name] for arrays in arrays_by_file]
+    steps = {name: [arrays[name] for arrays in arrays_by_file] for name in _NEEDED}
     returns = [
         float(arrays["episodic_return"].ravel()[0])
         if "episodic_return" in arrays
         else float(arrays["rewards"].sum())
-        for arrays in found
+        for arrays in arrays_by_file
     ]
     return episodes_from_arrays(
         steps["states"],
@@ -164,14 +164,14 @@ def read_npz(
     )
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """What is of use in a file."""
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Reads the arrays of a file that belong to an episode."""
     try:
         stored = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
         if not isinstance(stored, np.lib.npyio.NpzFile):
             raise SavedError(f"{path} is no .npz file of an episode")
-        wanted = (*_NEEDED, *_GOALS, "episodic_return")
-        arrays = {name: stored[name] for name in wanted if name in stored.files}
+        names = (*_NEEDED, *_GOALS, "episodic_return")
+        arrays = {name: stored[name] for name in names if name in stored.files}
     except SavedError:
         raise
     except OSError as error:

@@ -34,7 +34,7 @@ def history_figure(
     levels: Mapping[str, tuple[str, float]] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Accuracy by size of history, a panel for each question: Figures 3 and 15 to 23.
+    """Draws accuracy by size of history, a panel for each question: Figures 3 and 15 to 23.
 
     Args:
       rows: Results of one task. An answerer with several prompts has a line for each.
@@ -53,24 +53,26 @@ def history_figure(
       >>> len(history_figure([row]).axes)
       1
     """
-    lines = _lines(rows, answerers)
+    lines = _rows_by_line(rows, answerers)
     titles = {row.question_and_form: _title(row) for row in rows}
     questions = list(titles)
     figure, panels = _panels(questions, list(titles.values()))
     for axes, question in zip(panels, questions, strict=True):
-        for (name, mine), colour in zip(lines.items(), style.colours(len(lines)), strict=True):
-            some = sorted(
-                (row for row in mine if row.question_and_form == question),
+        for (name, group), colour in zip(lines.items(), style.colours(len(lines)), strict=True):
+            question_rows = sorted(
+                (row for row in group if row.question_and_form == question),
                 key=lambda row: row.history,
             )
-            _line(axes, some, [row.accuracy for row in some], colour, name)
-            low, high = [row.low for row in some], [row.high for row in some]
-            axes.fill_between(_places(some), low, high, color=colour, alpha=0.12, linewidth=0)
+            _line(axes, question_rows, [row.accuracy for row in question_rows], colour, name)
+            low, high = [row.low for row in question_rows], [row.high for row in question_rows]
+            axes.fill_between(
+                _places(question_rows), low, high, color=colour, alpha=0.12, linewidth=0
+            )
         if levels and question in levels:
             _, level = levels[question]
             axes.axhline(level, color=style.MUTED, linewidth=1.0, linestyle=(0, (4, 3)))
-    known = levels[next(iter(levels))][0] if levels else None
-    return _finished(figure, panels, rows, title, extra=known)
+    level_name = levels[next(iter(levels))][0] if levels else None
+    return _finish_figure(figure, panels, rows, title, extra=level_name)
 
 
 def elements_figure(
@@ -81,7 +83,7 @@ def elements_figure(
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Accuracy of each element of a state by size of history: Figures 5 and 8 to 10.
+    """Draws the accuracy of each element of a state by size of history: Figures 5 and 8 to 10.
 
     Args:
       rows: of one task.
@@ -93,17 +95,17 @@ def elements_figure(
     Raises:
       ValueError: if there is nothing to draw.
     """
-    mine = [row for row in rows if row.question == question]
-    lines = _lines(mine, answerers)
-    count = len(mine[0].elements)
+    question_rows = [row for row in rows if row.question == question]
+    lines = _rows_by_line(question_rows, answerers)
+    count = len(question_rows[0].elements)
     words = list(names) if names is not None else [f"element {n}" for n in range(count)]
     check(len(words) == count, "names", words, f"{count}, one for each element")
     figure, panels = _panels(words, words)
     for n, axes in enumerate(panels):
-        for (name, some), colour in zip(lines.items(), style.colours(len(lines)), strict=True):
-            some = sorted(some, key=lambda row: row.history)
-            _line(axes, some, [row.elements[n] for row in some], colour, name)
-    return _finished(figure, panels, mine, title)
+        for (name, group), colour in zip(lines.items(), style.colours(len(lines)), strict=True):
+            group = sorted(group, key=lambda row: row.history)
+            _line(axes, group, [row.elements[n] for row in group], colour, name)
+    return _finish_figure(figure, panels, question_rows, title)
 
 
 def grouped_bars(
@@ -112,7 +114,7 @@ def grouped_bars(
     ylabel: str = "accuracy",
     title: str | None = None,
 ) -> Figure:
-    """Bars side by side in groups: Figures 4, 6, 11 to 14 and 24.
+    """Draws bars side by side in groups: Figures 4, 6, 11 to 14 and 24.
 
     Args:
       groups: accuracies by name, by group; a name that a group lacks has no bar there.
@@ -147,31 +149,32 @@ def grouped_bars(
 def mean_elements(
     rows: Sequence[QuestionResult], question: str = "next_state"
 ) -> dict[str, dict[str, float]]:
-    """Groups for `grouped_bars`: accuracy for each element, averaged over sizes of history."""
-    lines = _lines([row for row in rows if row.question == question], None)
-    count = min(len(row.elements) for mine in lines.values() for row in mine)
+    """Returns groups for `grouped_bars`: the accuracy of each element over all sizes of history."""
+    lines = _rows_by_line([row for row in rows if row.question == question], None)
+    count = min(len(row.elements) for group in lines.values() for row in group)
     return {
         str(n): {
-            name: float(np.mean([row.elements[n] for row in mine])) for name, mine in lines.items()
+            name: float(np.mean([row.elements[n] for row in group]))
+            for name, group in lines.items()
         }
         for n in range(count)
     }
 
 
-def _lines(
+def _rows_by_line(
     rows: Sequence[QuestionResult], answerers: Sequence[str] | None
 ) -> dict[str, list[QuestionResult]]:
-    """Rows by answerer and prompt."""
+    """Returns rows by answerer and prompt."""
     chosen = list(dict.fromkeys(row.answerer for row in rows)) if answerers is None else answerers
-    found: dict[str, list[QuestionResult]] = {}
+    groups: dict[str, list[QuestionResult]] = {}
     for name in chosen:
-        mine = [row for row in rows if row.answerer == name]
-        several = len({row.prompt for row in mine}) > 1
-        for row in mine:
+        answerer_rows = [row for row in rows if row.answerer == name]
+        several = len({row.prompt for row in answerer_rows}) > 1
+        for row in answerer_rows:
             label = f"{name} ({row.prompt})" if several else name
-            found.setdefault(label, []).append(row)
-    check(found, "answerers", answerers, "at least one that has answered")
-    return found
+            groups.setdefault(label, []).append(row)
+    check(groups, "answerers", answerers, "at least one that has answered")
+    return groups
 
 
 def _title(row: QuestionResult) -> str:
@@ -179,7 +182,7 @@ def _title(row: QuestionResult) -> str:
 
 
 def _places(rows: Sequence[QuestionResult]) -> list[float]:
-    """Sizes of history, drawn as logarithms, with a place for none."""
+    """Returns sizes of history as logarithms, with a place for none."""
     return [float(np.log2(row.history + 1)) for row in rows]
 
 
@@ -206,7 +209,7 @@ def _panels(names: Sequence[str], titles: Sequence[str]) -> tuple[Figure, list[A
     return figure, panels
 
 
-def _finished(
+def _finish_figure(
     figure: Figure,
     panels: Sequence[Axes],
     rows: Sequence[QuestionResult],

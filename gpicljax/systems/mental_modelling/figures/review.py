@@ -1,4 +1,4 @@
-"""A sheet on which replies are judged, and figures of what reviewers have said.
+"""A sheet on which replies are judged, and figures of reviewers' judgements.
 
 Source: section 5.3, Tables 1, 2 and 5 of Lu et al. (2024), "Mental modelling of reinforcement
 learning agents by language models".
@@ -19,7 +19,12 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.systems.mental_modelling.figures.curves import grouped_bars
 from gpicljax.systems.mental_modelling.measures.published import ERRORS, TABLE_1, TABLE_2
-from gpicljax.systems.mental_modelling.measures.reviews import FORMAT, Review, agreement, pairs_of
+from gpicljax.systems.mental_modelling.measures.reviews import (
+    FORMAT,
+    Review,
+    compare_judgements,
+    pairs_of,
+)
 from gpicljax.viz import style
 from gpicljax.viz.episode_page import STYLE
 
@@ -44,7 +49,7 @@ class Reply(NamedTuple):
 
 
 def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
-    """One HTML file with all replies, the six types of errors to tick, and live agreement.
+    """Returns one HTML file with all replies, the six types of errors to tick, and live agreement.
 
     It needs no network and no server. "Save" writes a file for
     `mental_modelling.measures.load_review`.
@@ -53,9 +58,6 @@ def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
       title: of the page.
       model: whose replies they are.
       replies: one or more.
-
-    Returns:
-      The file's content.
 
     Raises:
       ValueError: if there is none.
@@ -70,20 +72,20 @@ def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
         "published": [list(counts) for counts in TABLE_1.values()],
         "items": items,
     }
-    said = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    data = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     heads = "".join(f"<th>{html.escape(name)}, paper, of 50</th>" for name in TABLE_1)
     values = {
         "title": html.escape(title),
         "base": STYLE.read_text(encoding="utf-8"),
         "heads": heads,
-        "data": said,
+        "data": data,
     }
     template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)
 
 
 def errors_figure(reviews: Sequence[Review], *, title: str | None = None) -> Figure:
-    """Table 1 as bars: the share of replies with an error of each type, beside the paper's.
+    """Draws Table 1 as bars: the share of replies with an error of each type, beside the paper's.
 
     Args:
       reviews: of one or more models and reviewers.
@@ -105,7 +107,8 @@ def errors_figure(reviews: Sequence[Review], *, title: str | None = None) -> Fig
 
 
 def agreement_figure(reviews: Sequence[Review], *, title: str | None = None) -> Figure:
-    """Table 2 as bars, with how far reviewers agree with the agent's actions and with each other.
+    """Draws Table 2 as bars, with the agreement of reviewers with the agent's actions and each
+    other.
 
     Args:
       reviews: of one or more models and reviewers.
@@ -120,15 +123,17 @@ def agreement_figure(reviews: Sequence[Review], *, title: str | None = None) -> 
         for model, (manual, automatic) in TABLE_2.items()
     }
     for review in reviews:
-        found = agreement(review.right, np.where(review.judged, review.automatic, np.nan))
+        agreed = compare_judgements(
+            review.right, np.where(review.is_judged, review.automatic, np.nan)
+        )
         groups[f"{review.model}\n({review.judge})"] = {
             "reviewer": review.manual_accuracy,
             "agent's action": review.automatic_accuracy,
-            "both agree": found.share,
+            "both agree": agreed.share,
         }
     for first, second in pairs_of(reviews):
         name = f"{first.model}\n({first.judge}, {second.judge})"
-        groups[name] = {"reviewers agree": agreement(first.right, second.right).share}
+        groups[name] = {"reviewers agree": compare_judgements(first.right, second.right).share}
     figure = grouped_bars(groups, ylabel="right, or agreed", title=title)
     figure.axes[0].tick_params(axis="x", labelsize=style.SMALL)
     return figure

@@ -23,7 +23,7 @@ from gpicljax.systems.mental_modelling.measures.baselines import ridge
 from gpicljax.systems.mental_modelling.measures.questions import (
     Queries,
     change_class,
-    rounded,
+    round_numbers,
     to_bins,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers
@@ -32,7 +32,7 @@ _PENALTY = 1e-6
 
 
 class Law(NamedTuple):
-    """How a task moves; states float `[..., D]`.
+    """The law of a task's motion; states float `[..., D]`.
 
     Attributes:
       velocity: the element of a state whose change the history explains.
@@ -60,7 +60,7 @@ def _car_back(state: np.ndarray) -> np.ndarray:
 _STEP = 0.05
 
 
-def _turned(state: np.ndarray, velocity: np.ndarray, seconds: float) -> np.ndarray:
+def _turn(state: np.ndarray, velocity: np.ndarray, seconds: float) -> np.ndarray:
     angle = np.arctan2(state[..., 1], state[..., 0]) + seconds * velocity
     return np.stack([np.cos(angle), np.sin(angle), velocity], -1)
 
@@ -76,8 +76,8 @@ LAWS: Mapping[str, Law] = {
     "Pendulum": Law(
         velocity=2,
         terms=lambda state: state[..., 1:2],
-        forward=lambda state, velocity: _turned(state, velocity, _STEP),
-        back=lambda state: _turned(state, state[..., 2], -_STEP),
+        forward=lambda state, velocity: _turn(state, velocity, _STEP),
+        back=lambda state: _turn(state, state[..., 2], -_STEP),
         scale=0.1,
     ),
 }
@@ -89,7 +89,9 @@ def _angles(state: np.ndarray) -> np.ndarray:
 
 
 def _two_angles(state: np.ndarray) -> np.ndarray:
-    """Cart, two angles from their sines (1, 2) and cosines (3, 4), and the velocities."""
+    """Returns the cart, two angles from their sines (1, 2) and cosines (3, 4), and the
+    velocities.
+    """
     angles = np.arctan2(state[..., 1:3], state[..., 3:5])
     return np.concatenate([state[..., :1], angles, state[..., 5:8]], -1)
 
@@ -102,7 +104,7 @@ COORDINATES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def is_lawful(queries: Queries) -> bool:
-    """Whether `physics_answers` knows anything about a task and question."""
+    """Returns whether `physics_answers` has a law for a task and question."""
     name = unversioned(queries.environment)
     if queries.question == "next_action":
         return name in COORDINATES
@@ -110,7 +112,7 @@ def is_lawful(queries: Queries) -> bool:
 
 
 def physics_answers(queries: Queries) -> Answers | None:
-    """What the law and the history say; None where no law is known, or there is no history.
+    """Returns answers by the law and the history; None without a law or a history.
 
     Example:
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
@@ -127,7 +129,7 @@ def physics_answers(queries: Queries) -> Answers | None:
     """
     name = unversioned(queries.environment)
     if queries.question == "next_action":
-        return _feedback(queries, COORDINATES.get(name))
+        return _feedback_answers(queries, COORDINATES.get(name))
     if not is_lawful(queries):
         return None
     law = LAWS[name]
@@ -139,68 +141,70 @@ def physics_answers(queries: Queries) -> Answers | None:
         return None
     # What is known: pairs of states that follow each other, and the actions between them.
     before, after = states[:, :-1], states[:, 1:]
-    done = _numbers(actions[:, :count])
-    pushed = (after - before)[..., law.velocity] / law.scale
+    past_actions = _numbers(actions[:, :count])
+    velocity_changes = (after - before)[..., law.velocity] / law.scale
     if queries.question == "last_action":
         assert queries.state is not None and queries.next_state is not None
-        now = (queries.next_state - queries.state)[:, law.velocity] / law.scale
-        inputs = np.concatenate([law.terms(before), pushed[..., None]], -1)
-        given = np.concatenate([law.terms(queries.state), now[:, None]], -1)
-        return _actions(queries, _fit(inputs, done, given))
+        query_change = (queries.next_state - queries.state)[:, law.velocity] / law.scale
+        inputs = np.concatenate([law.terms(before), velocity_changes[..., None]], -1)
+        query_inputs = np.concatenate([law.terms(queries.state), query_change[:, None]], -1)
+        return _action_answers(queries, _fit(inputs, past_actions, query_inputs))
     assert queries.action is not None
-    inputs = np.concatenate([law.terms(before), done[..., None]], -1)
+    inputs = np.concatenate([law.terms(before), past_actions[..., None]], -1)
     # The state before has the position that the law gives; its velocity is asked for.
-    here = queries.state if queries.next_state is None else law.back(queries.next_state)
-    assert here is not None
-    given = np.concatenate([law.terms(here), _numbers(queries.action)[:, None]], -1)
-    change = law.scale * _fit(inputs, pushed, given)
+    query_state = queries.state if queries.next_state is None else law.back(queries.next_state)
+    assert query_state is not None
+    query_inputs = np.concatenate([law.terms(query_state), _numbers(queries.action)[:, None]], -1)
+    change = law.scale * _fit(inputs, velocity_changes, query_inputs)
     if queries.next_state is None:
-        found = law.forward(here, here[:, law.velocity] + change) - here
+        predicted_change = (
+            law.forward(query_state, query_state[:, law.velocity] + change) - query_state
+        )
     else:
-        before = here.copy()
+        before = query_state.copy()
         before[:, law.velocity] -= change
-        found = queries.next_state - before
-    classes = change_class(np.zeros(1), rounded(found, queries.decimals))
+        predicted_change = queries.next_state - before
+    classes = change_class(np.zeros(1), round_numbers(predicted_change, queries.decimals))
     return Answers(classes, np.ones(len(classes), bool))
 
 
 def _numbers(actions: np.ndarray) -> np.ndarray:
-    """Actions `[Q, ...]` or `[Q, ..., 1]` as numbers."""
+    """Returns actions `[Q, ...]` or `[Q, ..., 1]` as numbers."""
     values = actions.astype(float)
     return values[..., 0] if actions.dtype.kind == "f" else values
 
 
-def _fit(inputs: np.ndarray, targets: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """Least squares with a constant, float `[Q]`; of n `[Q, n, F]`, at what is given `[Q, F]`."""
+def _fit(inputs: np.ndarray, targets: np.ndarray, query_inputs: np.ndarray) -> np.ndarray:
+    """Returns least squares with a constant, float `[Q]`: of n `[Q, n, F]`, at `[Q, F]`."""
     inputs = np.concatenate([inputs, np.ones_like(inputs[..., :1])], -1)
-    given = np.concatenate([given, np.ones_like(given[:, :1])], -1)
+    query_inputs = np.concatenate([query_inputs, np.ones_like(query_inputs[:, :1])], -1)
     size = np.maximum(np.abs(inputs).max(1, keepdims=True), 1e-9)
-    inputs, given = inputs / size, given / size[:, 0]
+    inputs, query_inputs = inputs / size, query_inputs / size[:, 0]
     square = inputs.swapaxes(1, 2) @ inputs + _PENALTY * np.eye(inputs.shape[-1])
     weights = np.linalg.solve(square, inputs.swapaxes(1, 2) @ targets[..., None])
-    return (given[:, None] @ weights)[:, 0, 0]
+    return (query_inputs[:, None] @ weights)[:, 0, 0]
 
 
-def _actions(queries: Queries, found: np.ndarray) -> Answers:
+def _action_answers(queries: Queries, predictions: np.ndarray) -> Answers:
     space = queries.action_space
     if isinstance(space, Discrete):
-        values = np.clip(np.rint(found), 0, space.n - 1).astype(int)
+        values = np.clip(np.rint(predictions), 0, space.n - 1).astype(int)
     else:
-        values = np.clip(rounded(found, queries.decimals), space.low, space.high)
+        values = np.clip(round_numbers(predictions, queries.decimals), space.low, space.high)
         if queries.form == "bins":
             values = to_bins(values, space.low, space.high, queries.decimals)
     return Answers(values[:, None], np.ones(len(values), bool))
 
 
-def _feedback(
+def _feedback_answers(
     queries: Queries, coordinates: Callable[[np.ndarray], np.ndarray] | None
 ) -> Answers | None:
-    """Linear feedback in the right coordinates."""
+    """Answers with linear feedback in the right coordinates."""
     if coordinates is None or not isinstance(queries.action_space, Box):
         return None
     assert queries.state is not None
     check(queries.num_states is None, "queries.num_states", queries.num_states, "None")
-    turned = dataclasses.replace(
+    in_coordinates = dataclasses.replace(
         queries, past_states=coordinates(queries.past_states), state=coordinates(queries.state)
     )
-    return ridge(turned, penalty=1e-3)
+    return ridge(in_coordinates, penalty=1e-3)

@@ -34,7 +34,7 @@ class Printed(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The better of the two."""
+        """Returns the better of the two."""
         return max(self)
 
 
@@ -112,7 +112,7 @@ PENDULUM_MOST: Final[Mapping[tuple[str, str], float]] = MappingProxyType(
 
 
 def best_language_model(environment: str, question: str) -> tuple[str, float] | None:
-    """The paper's best model, and its accuracy with the better of two formats; None if none is.
+    """Returns the paper's best model, and its accuracy with the better format; None if none is.
 
     Example:
       >>> best_language_model("MountainCar-v0", "next_action")
@@ -121,9 +121,9 @@ def best_language_model(environment: str, question: str) -> tuple[str, float] | 
       True
     """
     task = unversioned(environment)
-    found = {
+    accuracies = {
         model: TABLE_6[task, question, model].best
         for model in MODELS
         if (task, question, model) in TABLE_6
     }
-    return max(found.items(), key=lambda item: item[1]) if found else None
+    return max(accuracies.items(), key=lambda item: item[1]) if accuracies else None

@@ -1,4 +1,4 @@
-"""Questions about an agent's episodes, as arrays, with what is given and what is true.
+"""Questions about an agent's episodes, as arrays, with their premises and their true answers.
 
 | question | given beside the history | asked for |
 |---|---|---|
@@ -101,8 +101,8 @@ class Queries:
     goal: np.ndarray | None = None
 
 
-def rounded(values: ArrayTree, decimals: int) -> np.ndarray:
-    """Numbers as they are shown: rounded, and without a negative zero.
+def round_numbers(values: ArrayTree, decimals: int) -> np.ndarray:
+    """Rounds numbers as they are shown, without a negative zero.
 
     Args:
       values: numbers; single precision is widened first.
@@ -113,7 +113,7 @@ def rounded(values: ArrayTree, decimals: int) -> np.ndarray:
 
 
 def to_bins(values: ArrayTree, low: float, high: float, decimals: int = 4, bins: int = BINS) -> Any:
-    """Which of the equal parts of a range numbers lie in: the one convention for all of them.
+    """Returns the equal part of a range in which each number lies.
 
     A part has its lower edge and lacks its upper one, but for the last, which has both. What lies
     beyond the range counts to the nearest part; what is no number is in none, -1. Computed in whole
@@ -138,17 +138,17 @@ def to_bins(values: ArrayTree, low: float, high: float, decimals: int = 4, bins:
     check(end - start >= bins, "high", high, f"at least {bins} units of the last decimal above low")
     inside = np.clip(np.nan_to_num(values, nan=low), low, high)
     units = np.rint(inside * 10.0**decimals).astype(np.int64)
-    found = np.minimum((units - start) * bins // (end - start), bins - 1)
-    return np.where(np.isnan(values), -1, found)
+    bin_numbers = np.minimum((units - start) * bins // (end - start), bins - 1)
+    return np.where(np.isnan(values), -1, bin_numbers)
 
 
 def from_bins(parts: Any, low: float, high: float, decimals: int = 4) -> np.ndarray:
-    """The middles of parts of a range, rounded; see `to_bins`."""
-    return rounded(low + (np.asarray(parts) + 0.5) * (high - low) / BINS, decimals)
+    """Returns the middles of parts of a range, rounded; see `to_bins`."""
+    return round_numbers(low + (np.asarray(parts) + 0.5) * (high - low) / BINS, decimals)
 
 
 def change_class(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Whether each element increased, decreased or stayed; of numbers that are rounded already."""
+    """Returns whether each element of rounded numbers increased, decreased or stayed."""
     return np.where(after > before, INCREASE, np.where(after < before, DECREASE, UNCHANGED))
 
 
@@ -162,7 +162,7 @@ def build_queries(
     decimals: int = 4,
     seed: int = 0,
 ) -> Queries:
-    """One query for every step that has so much history before it.
+    """Returns one query for every step that has so much history before it.
 
     Args:
       episodes: the agent's, or several agents'.
@@ -200,40 +200,42 @@ def build_queries(
     check_at_least(0, history=history, decimals=decimals)
     check(history <= _MOST_HISTORY, "history", history, f"integers from 0 to {_MOST_HISTORY}")
     check(decimals <= 8, "decimals", decimals, "integers from 0 to 8")
-    form = _form(episodes, question, form)
+    form = _check_form(episodes, question, form)
     asks_action = question in ACTION_QUESTIONS
     # Where the next state is needed, the last step has none.
-    ends = episodes.length - (question not in ("next_action", "argue"))
-    n = int(ends.argmin())
-    accepted = f"integers from 0 to {ends[n] - 1}: episode {n} has {episodes.length[n]} steps"
-    check(history < ends[n], "history", history, accepted)
+    end = episodes.length - (question not in ("next_action", "argue"))
+    n = int(end.argmin())
+    expected = f"integers from 0 to {end[n] - 1}: episode {n} has {episodes.length[n]} steps"
+    check(history < end[n], "history", history, expected)
     start = history if first is None else first
     check_at_least(history, first=start)
-    check(start < ends[n], "first", start, accepted)
+    check(start < end[n], "first", start, expected)
 
     steps = np.arange(episodes.rewards.shape[1])
-    episode, step = np.nonzero((steps >= start) & (steps < ends[:, None]))
+    episode, step = np.nonzero((steps >= start) & (steps < end[:, None]))
     states = episodes.states
     if episodes.num_states is None:
-        states = rounded(states, decimals)
-    actions, rewards = episodes.actions, rounded(episodes.rewards, decimals)
+        states = round_numbers(states, decimals)
+    actions, rewards = episodes.actions, round_numbers(episodes.rewards, decimals)
     if isinstance(episodes.action_space, Box):
-        actions = rounded(actions, decimals).reshape(*rewards.shape, -1)
-    past = episode[:, None], step[:, None] + np.arange(-history, 0)
-    here = episode, step
-    after = episode, np.minimum(step + 1, rewards.shape[1] - 1)
+        actions = round_numbers(actions, decimals).reshape(*rewards.shape, -1)
+    at_past = episode[:, None], step[:, None] + np.arange(-history, 0)
+    at_step = episode, step
+    at_next = episode, np.minimum(step + 1, rewards.shape[1] - 1)
 
-    given = actions[here]
+    actions_in_question = actions[at_step]
     if question == "argue":
-        given, truth = _presented(given, episodes.action_space, decimals, seed)
+        actions_in_question, truth = _draw_proposals(
+            actions_in_question, episodes.action_space, decimals, seed
+        )
     elif form == "change":
-        truth = change_class(states[here], states[after])
+        truth = change_class(states[at_step], states[at_next])
     elif asks_action:
-        truth = actions[here]
+        truth = actions[at_step]
         if form == "bins":
             truth = to_bins(truth, *_bounds(episodes.action_space), decimals)
     else:
-        truth = states[after if question == "next_state" else here]
+        truth = states[at_next if question == "next_state" else at_step]
     return Queries(
         environment=episodes.environment,
         question=question,
@@ -242,24 +244,24 @@ def build_queries(
         decimals=decimals,
         action_space=episodes.action_space,
         num_states=episodes.num_states,
-        past_states=states[past],
-        past_actions=actions[past],
-        past_rewards=rewards[past],
-        state=None if question == "last_state" else states[here],
-        action=None if asks_action else given,
-        reward=rewards[here] if question == "next_state" else None,
-        next_state=states[after] if question in ("last_action", "last_state") else None,
+        past_states=states[at_past],
+        past_actions=actions[at_past],
+        past_rewards=rewards[at_past],
+        state=None if question == "last_state" else states[at_step],
+        action=None if asks_action else actions_in_question,
+        reward=rewards[at_step] if question == "next_state" else None,
+        next_state=states[at_next] if question in ("last_action", "last_state") else None,
         truth=truth.reshape(len(episode), -1),
         episode=episode,
         step=step,
         goal=None
         if episodes.desired_goals is None
-        else rounded(episodes.desired_goals[here], decimals),
+        else round_numbers(episodes.desired_goals[at_step], decimals),
     )
 
 
 def pick_queries(queries: Queries, count: int, seed: int = 0) -> Queries:
-    """So many of the queries, drawn without repetition, in their order: replies cost money.
+    """Returns so many of the queries, drawn without repetition, in their order: replies cost money.
 
     Args:
       queries: Q of them.
@@ -277,43 +279,43 @@ def pick_queries(queries: Queries, count: int, seed: int = 0) -> Queries:
     total = len(queries.truth)
     if count >= total:
         return queries
-    kept = np.sort(np.random.default_rng(seed).permutation(total)[:count])
-    return take_queries(queries, kept)
+    indices = np.sort(np.random.default_rng(seed).permutation(total)[:count])
+    return take_queries(queries, indices)
 
 
-def take_queries(queries: Queries, which: np.ndarray) -> Queries:
-    """Some of the queries, by number.
+def take_queries(queries: Queries, indices: np.ndarray) -> Queries:
+    """Returns some of the queries, by number.
 
     Args:
       queries: Q of them.
-      which: `int[M]`.
+      indices: `int[M]`.
     """
     per_query = (
         "past_states", "past_actions", "past_rewards", "state", "action", "reward", "next_state",
         "truth", "episode", "step", "goal",
     )  # fmt: skip
-    some = {name: getattr(queries, name) for name in per_query}
-    some = {name: None if values is None else values[which] for name, values in some.items()}
-    return dataclasses.replace(queries, **some)
+    fields = {name: getattr(queries, name) for name in per_query}
+    fields = {name: None if values is None else values[indices] for name, values in fields.items()}
+    return dataclasses.replace(queries, **fields)
 
 
-def _presented(
+def _draw_proposals(
     actions: np.ndarray, space: Discrete | Box, decimals: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Actions to be argued about, and whether they are the agent's: half of them."""
+    """Returns actions to be argued about, and whether they are the agent's: half of them."""
     rng = np.random.default_rng(seed)
     count = len(actions)
     agents = rng.permutation(count) < (count + 1) // 2
     if isinstance(space, Discrete):
         check(space.n > 1, "action_space", space, "two actions or more, where one is argued about")
-        others = (actions + rng.integers(1, space.n, count)) % space.n
-        return np.where(agents, actions, others), agents.astype(int)
+        other_actions = (actions + rng.integers(1, space.n, count)) % space.n
+        return np.where(agents, actions, other_actions), agents.astype(int)
     low, high = space.low, space.high
     # Another part of the range in every entry, somewhere within it.
     parts = (to_bins(actions, low, high, decimals) + rng.integers(1, BINS, actions.shape)) % BINS
     inside = rng.uniform(0.05, 0.95, actions.shape)
-    others = rounded(low + (parts + inside) * (high - low) / BINS, decimals)
-    return np.where(agents[:, None], actions, others), agents.astype(int)
+    other_actions = round_numbers(low + (parts + inside) * (high - low) / BINS, decimals)
+    return np.where(agents[:, None], actions, other_actions), agents.astype(int)
 
 
 def _bounds(space: Discrete | Box) -> tuple[float, float]:
@@ -321,17 +323,17 @@ def _bounds(space: Discrete | Box) -> tuple[float, float]:
     return space.low, space.high
 
 
-def _form(episodes: Episodes, question: Question, form: Form | None) -> Form:
-    known: tuple[Form, ...]
+def _check_form(episodes: Episodes, question: Question, form: Form | None) -> Form:
+    forms: tuple[Form, ...]
     if question == "argue":
-        known = ("vote",)
+        forms = ("vote",)
     elif question in ACTION_QUESTIONS:
         discrete = isinstance(episodes.action_space, Discrete)
-        known = ("discrete",) if discrete else ("bins", "absolute")
+        forms = ("discrete",) if discrete else ("bins", "absolute")
     else:
-        known = ("change",) if episodes.num_states is None else ("discrete",)
+        forms = ("change",) if episodes.num_states is None else ("discrete",)
     if form is None:
-        return known[0]
-    accepted = f"{' or '.join(known)}, for {question} in {episodes.environment}"
-    check(form in known, "form", form, accepted)
+        return forms[0]
+    expected = f"{' or '.join(forms)}, for {question} in {episodes.environment}"
+    check(form in forms, "form", form, expected)
     return form

@@ -1,4 +1,4 @@
-"""A small transformer that has read many agents, and reads another one in its context.
+"""A small transformer, trained on many agents, that predicts another one in its context.
 
 It is trained in its weights, by the sequence trainer, on episodes of agents of the same task, and
 asked about agents that it has never seen. All questions share it: a step of an episode is one
@@ -27,23 +27,23 @@ from gpicljax.networks.transformer import Transformer
 from gpicljax.networks.vectors import VectorModel
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.data.episodes import Episodes
-from gpicljax.systems.mental_modelling.measures.baselines import votes
+from gpicljax.systems.mental_modelling.measures.baselines import vote_answers
 from gpicljax.systems.mental_modelling.measures.questions import (
     ACTION_QUESTIONS,
     BINS,
     Queries,
     change_class,
     from_bins,
-    rounded,
+    round_numbers,
     take_queries,
     to_bins,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers
 from gpicljax.typing import ArrayTree
 
-_ASKED = ("next_action", "last_action", "next_state", "last_state")
-_LENGTH = 41
-_SIZES = (4, 11, _LENGTH)
+_READER_QUESTIONS = ("next_action", "last_action", "next_state", "last_state")
+_WINDOW_LENGTH = 41
+_WINDOW_LENGTHS = (4, 11, _WINDOW_LENGTH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +74,8 @@ class ReaderSettings:
         check_fields(self)
 
 
-class _Task(NamedTuple):
-    """What sizes and scales follow from the episodes; static but for the arrays."""
+class _TaskScales(NamedTuple):
+    """Sizes and scales of a task's episodes; static but for the arrays."""
 
     action_space: Discrete | Box
     num_states: int | None
@@ -89,18 +89,18 @@ class _Task(NamedTuple):
 
     @property
     def action_answers(self) -> tuple[int, int]:
-        """Entries of an action, and choices for each."""
+        """Returns the entries of an action, and the choices for each."""
         if isinstance(self.action_space, Discrete):
             return 1, self.action_space.n
         return int(np.prod(self.action_space.shape, dtype=int)), BINS
 
     @property
     def state_answers(self) -> tuple[int, int]:
-        """Elements of a state, and choices for each."""
+        """Returns the elements of a state, and the choices for each."""
         return (self.dims, 3) if self.num_states is None else (1, self.num_states)
 
 
-class Reader(NamedTuple):
+class TrainedReader(NamedTuple):
     """A trained reader.
 
     Attributes:
@@ -112,7 +112,7 @@ class Reader(NamedTuple):
 
     network: Network
     params: Any
-    task: _Task
+    task: _TaskScales
     nats: np.ndarray
 
 
@@ -122,7 +122,7 @@ def train_reader(
     settings: ReaderSettings | None = None,
     *,
     decimals: int = 4,
-) -> Reader:
+) -> TrainedReader:
     """Trains a reader on the episodes of many agents in one task.
 
     Args:
@@ -150,16 +150,17 @@ def train_readers(
     *,
     decimals: int = 4,
     jit: Callable[..., Any] = jax.jit,
-) -> list[Reader]:
-    """A reader for each key, one after another, which is quicker on a CPU; see `train_reader`.
+) -> list[TrainedReader]:
+    """Trains a reader for each key, one after another, which is quicker on a CPU; see
+    `train_reader`.
 
     A study passes a `jit` that refuses what does not fit into memory.
     """
     settings = settings or ReaderSettings()
-    task, data = _task_of(episodes, decimals)
+    task, data = _prepare_episodes(episodes, decimals)
     actions, states = task.action_answers, task.state_answers
     outputs = int(np.prod(actions) + np.prod(states))
-    network = _network(settings.layers, settings.width, settings.heads, outputs)
+    network = _make_network(settings.layers, settings.width, settings.heads, outputs)
     config = sequence.SequenceConfig(batch_size=settings.batch_size, schedule="cosine")
     hparams = sequence.SequenceHParams(
         learning_rate=settings.learning_rate,
@@ -169,9 +170,9 @@ def train_readers(
     trainer = sequence.make(
         config,
         network,
-        functools.partial(_sample, task),
+        functools.partial(_sample_sequences, task),
         [_loss("actions", task, 0), _loss("states", task, 1)],
-        length=_LENGTH,
+        length=_WINDOW_LENGTH,
     )
     init = jit(trainer.init)
 
@@ -183,19 +184,21 @@ def train_readers(
         return jax.lax.scan(update, state, None, settings.updates)
 
     train = jit(advance)
-    found = (train(init(key, hparams, data)) for key in keys)
-    return [Reader(network, jax.device_get(x.params), task, np.asarray(n)) for x, n in found]
+    results = (train(init(key, hparams, data)) for key in keys)
+    return [
+        TrainedReader(network, jax.device_get(x.params), task, np.asarray(n)) for x, n in results
+    ]
 
 
 @functools.cache
-def _network(layers: int, width: int, heads: int, outputs: int) -> Network:
-    """One for all readers of these sizes, whose answers are then one program."""
-    core = Transformer(layers, width, heads, capacity=_LENGTH)
+def _make_network(layers: int, width: int, heads: int, outputs: int) -> Network:
+    """Returns one network for all readers of these sizes, so that their answers are one program."""
+    core = Transformer(layers, width, heads, capacity=_WINDOW_LENGTH)
     return as_network(VectorModel(core, outputs, width))
 
 
-def reader_answers(reader: Reader, queries: Queries) -> Answers:
-    """A reader's answers to queries, by the most probable choices.
+def reader_answers(reader: TrainedReader, queries: Queries) -> Answers:
+    """Returns a reader's answers to queries, by the most probable choices.
 
     Where numbers are asked for, the answer is the middle of the most probable part of the range.
     The example of `train_reader` has a reader that answers; the one below is of another task.
@@ -222,14 +225,16 @@ def reader_answers(reader: Reader, queries: Queries) -> Answers:
     same = same and (queries.goal is None) == (task.goals is None)
     check(same, "queries", queries.environment, f"those of a task with {task.action_space}")
     if queries.question == "argue":
-        return votes(queries, functools.partial(reader_answers, reader))
-    length = min(size for size in _SIZES if size > queries.history)
-    given = _window(task, queries, length)
+        return vote_answers(queries, functools.partial(reader_answers, reader))
+    length = min(size for size in _WINDOW_LENGTHS if size > queries.history)
+    inputs = _window_inputs(task, queries, length)
     parts, size = [], 256
     for start in range(0, len(queries.truth), size):
-        some = {name: _padded(x[start : start + size], size) for name, x in given.items()}
-        number = np.int32(_ASKED.index(queries.question))
-        parts.append(_answer(reader.network, reader.params, number, some))
+        block_inputs = {
+            name: _pad_rows(x[start : start + size], size) for name, x in inputs.items()
+        }
+        number = np.int32(_READER_QUESTIONS.index(queries.question))
+        parts.append(_answer_logits(reader.network, reader.params, number, block_inputs))
     logits = np.concatenate(parts)[: len(queries.truth)]
     split = int(np.prod(task.action_answers))
     if queries.question in ACTION_QUESTIONS:
@@ -243,28 +248,39 @@ def reader_answers(reader: Reader, queries: Queries) -> Answers:
     return Answers(values, np.ones(len(values), bool))
 
 
-def answers_of_readers(readers: Sequence[Reader], queries: Queries, which: np.ndarray) -> Answers:
-    """Every query is answered by one of several readers.
+def answers_of_readers(
+    readers: Sequence[TrainedReader], queries: Queries, reader_numbers: np.ndarray
+) -> Answers:
+    """Returns answers to every query by one of several readers.
 
     So each agent can be asked about with a reader that has seen none of its kind.
 
     Args:
       readers: of the same task.
       queries: Q of them.
-      which: `int[Q]`, the number of the reader that is asked.
+      reader_numbers: `int[Q]`, the number of the reader that is asked.
 
     Raises:
       ValueError: for a number that no reader has; and see `reader_answers`.
     """
-    known = which.shape == queries.step.shape and set(which.tolist()) <= set(range(len(readers)))
-    check(known, "which", which, f"{len(queries.step)} integers from 0 to {len(readers) - 1}")
-    values, parsed = None, np.zeros(len(which), bool)
-    for number in np.unique(which):
-        mine = np.flatnonzero(which == number)
-        said = reader_answers(readers[number], take_queries(queries, mine))
+    fits = reader_numbers.shape == queries.step.shape and set(reader_numbers.tolist()) <= set(
+        range(len(readers))
+    )
+    check(
+        fits,
+        "reader_numbers",
+        reader_numbers,
+        f"{len(queries.step)} integers from 0 to {len(readers) - 1}",
+    )
+    values, parsed = None, np.zeros(len(reader_numbers), bool)
+    for number in np.unique(reader_numbers):
+        indices = np.flatnonzero(reader_numbers == number)
+        reader_part = reader_answers(readers[number], take_queries(queries, indices))
         if values is None:
-            values = np.zeros((len(which), *said.values.shape[1:]), said.values.dtype)
-        values[mine], parsed[mine] = said.values, said.parsed
+            values = np.zeros(
+                (len(reader_numbers), *reader_part.values.shape[1:]), reader_part.values.dtype
+            )
+        values[indices], parsed[indices] = reader_part.values, reader_part.parsed
     assert values is not None
     return Answers(values, parsed)
 
@@ -272,16 +288,18 @@ def answers_of_readers(readers: Sequence[Reader], queries: Queries, which: np.nd
 # Tokens ------------------------------------------------------------------------------------------
 
 
-def _task_of(episodes: Episodes, decimals: int) -> tuple[_Task, dict[str, jax.Array]]:
-    """Sizes and scales, and the arrays that sequences are drawn from."""
-    taken, space = episodes.taken, episodes.action_space
-    states = episodes.states if episodes.num_states else rounded(episodes.states, decimals)
+def _prepare_episodes(
+    episodes: Episodes, decimals: int
+) -> tuple[_TaskScales, dict[str, jax.Array]]:
+    """Returns sizes and scales, and the arrays that sequences are drawn from."""
+    is_step, space = episodes.is_step, episodes.action_space
+    states = episodes.states if episodes.num_states else round_numbers(episodes.states, decimals)
     after = np.concatenate([states[:, 1:], states[:, -1:]], 1)
     goals = episodes.desired_goals
-    goals = None if goals is None else rounded(goals, decimals)
+    goals = None if goals is None else round_numbers(goals, decimals)
     if episodes.num_states is None:
         change = change_class(states, after)
-        flat, moved = states[taken], (after - states)[:, :-1][taken[:, 1:]]
+        flat, moved = states[is_step], (after - states)[:, :-1][is_step[:, 1:]]
         mean, scale = flat.mean(0), np.maximum(flat.std(0), 1e-6)
         # Most changes are of this size; few may be huge.
         step = np.maximum(np.abs(moved).mean(0) if len(moved) else scale, 10.0**-decimals)
@@ -289,7 +307,7 @@ def _task_of(episodes: Episodes, decimals: int) -> tuple[_Task, dict[str, jax.Ar
     else:
         dims, mean, scale, step = 1, np.zeros(1), np.ones(1), np.ones(1)
         previous, following = states[..., None], after[..., None]
-    task = _Task(
+    task = _TaskScales(
         space,
         episodes.num_states,
         dims,
@@ -297,16 +315,20 @@ def _task_of(episodes: Episodes, decimals: int) -> tuple[_Task, dict[str, jax.Ar
         mean,
         scale,
         step,
-        float(max(np.abs(episodes.rewards[taken]).mean(), 1e-6)),
-        None if goals is None else (goals[taken].mean(0), np.maximum(goals[taken].std(0), 1e-6)),
+        float(max(np.abs(episodes.rewards[is_step]).mean(), 1e-6)),
+        None
+        if goals is None
+        else (goals[is_step].mean(0), np.maximum(goals[is_step].std(0), 1e-6)),
     )
-    actions = episodes.actions if isinstance(space, Discrete) else rounded(episodes.actions, 4)
-    answers = actions.reshape(*taken.shape, -1)
+    actions = (
+        episodes.actions if isinstance(space, Discrete) else round_numbers(episodes.actions, 4)
+    )
+    answers = actions.reshape(*is_step.shape, -1)
     if isinstance(space, Box):
         answers = to_bins(answers, space.low, space.high, decimals)
     arrays = {
-        **_scaled(task, states, actions, rounded(episodes.rewards, decimals)),
-        "goal": _wanted(task, goals, taken.shape),
+        **_scale_inputs(task, states, actions, round_numbers(episodes.rewards, decimals)),
+        "goal": _scale_goals(task, goals, is_step.shape),
         "answers": answers.astype(np.int32),
         "previous": previous.astype(np.int32),
         "following": following.astype(np.int32),
@@ -315,37 +337,39 @@ def _task_of(episodes: Episodes, decimals: int) -> tuple[_Task, dict[str, jax.Ar
     return task, {name: jnp.asarray(x) for name, x in arrays.items()}
 
 
-def _scaled(
-    task: _Task, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+def _scale_inputs(
+    task: _TaskScales, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """As a network likes them; states `[..., T, D]` and their differences in single precision."""
+    """Returns inputs of the network; states `[..., T, D]` and their differences in single
+    precision.
+    """
     if task.num_states is not None:
-        seen = (states[..., None] == np.arange(task.num_states)).astype(float)
-        fine = seen
+        scaled_states = (states[..., None] == np.arange(task.num_states)).astype(float)
+        fine = scaled_states
     else:
-        seen, fine = (states - task.mean) / task.scale, states / task.step
+        scaled_states, fine = (states - task.mean) / task.scale, states / task.step
     space = task.action_space
     if isinstance(space, Discrete):
-        done = (actions[..., None] == np.arange(space.n)).astype(float)
+        scaled_actions = (actions[..., None] == np.arange(space.n)).astype(float)
     else:
         middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
         entries = actions.reshape(*rewards.shape, -1)
         # As a number, and as the part of the range in which it lies.
         parts = to_bins(entries, space.low, space.high, task.decimals)[..., None]
         places = (parts == np.arange(BINS)).reshape(*rewards.shape, -1)
-        done = np.concatenate([(entries - middle) / half, places], -1)
-    kept = {
-        "seen": np.clip(seen, -8, 8),
-        "done": done,
+        scaled_actions = np.concatenate([(entries - middle) / half, places], -1)
+    inputs = {
+        "seen": np.clip(scaled_states, -8, 8),
+        "done": scaled_actions,
         "paid": np.clip(rewards / task.reward, -8, 8),
     }
     # Differences are taken in double precision, before anything is lost.
-    kept |= {"moved": _differences(fine), "jumped": _differences(fine, 2)}
-    return {name: x.astype(np.float32) for name, x in kept.items()}
+    inputs |= {"moved": _differences(fine), "jumped": _differences(fine, 2)}
+    return {name: x.astype(np.float32) for name, x in inputs.items()}
 
 
-def _wanted(task: _Task, goals: np.ndarray | None, batch: tuple[int, ...]) -> np.ndarray:
-    """Goals as a network likes them, `[..., G]`; nothing, `[..., 0]`, where none is set."""
+def _scale_goals(task: _TaskScales, goals: np.ndarray | None, batch: tuple[int, ...]) -> np.ndarray:
+    """Returns scaled goals, `[..., G]`; `[..., 0]` where none is set."""
     if task.goals is None or goals is None:
         return np.zeros((*batch, 0), np.float32)
     mean, scale = task.goals
@@ -353,54 +377,54 @@ def _wanted(task: _Task, goals: np.ndarray | None, batch: tuple[int, ...]) -> np
 
 
 def _differences(fine: np.ndarray, steps: int = 1) -> np.ndarray:
-    """By how much states have changed since so many steps ago; zeros at first."""
-    moved = np.zeros_like(fine)
-    moved[..., steps:, :] = fine[..., steps:, :] - fine[..., :-steps, :]
-    return moved
+    """Returns how much states have changed since so many steps ago; zeros at first."""
+    differences = np.zeros_like(fine)
+    differences[..., steps:, :] = fine[..., steps:, :] - fine[..., :-steps, :]
+    return differences
 
 
 def _change_features(moved: jax.Array) -> jax.Array:
-    """A difference in typical ones, and which way it goes, however small."""
+    """Returns a difference in units of a typical one, and its sign, however small."""
     return jnp.concatenate([jnp.clip(moved, -5, 5), jnp.sign(moved)], -1)
 
 
-def _tokens(number: jax.Array, x: dict[str, jax.Array], asked: jax.Array) -> jax.Array:
-    """Tokens float `[T, F]` of one sequence.
+def _make_tokens(number: jax.Array, x: dict[str, jax.Array], is_asked: jax.Array) -> jax.Array:
+    """Returns tokens float `[T, F]` of one sequence.
 
     Args:
       number: `int32[]`, the question.
-      x: states of T + 1 steps (`seen`, `moved`, `jumped`), actions, rewards and goals of T.
-      asked: `bool[T]`.
+      x: states of T + 1 steps (`states`, `changes`, `jumped`), actions, rewards and goals of T.
+      is_asked: `bool[T]`.
     """
-    count = asked.shape[0]
-    kind = jax.nn.one_hot(number, len(_ASKED))
-    gives = asked[:, None] * 1.0
+    count = is_asked.shape[0]
+    kind = jax.nn.one_hot(number, len(_READER_QUESTIONS))
+    gives = is_asked[:, None] * 1.0
 
     def before(values: jax.Array, steps: int) -> jax.Array:
         return jnp.pad(values, ((steps, 0), (0, 0)))[:count]
 
-    def only(*which: str) -> jax.Array:
-        return sum((kind[_ASKED.index(name)] for name in which), jnp.zeros(())) * gives
+    def only(*names: str) -> jax.Array:
+        return sum((kind[_READER_QUESTIONS.index(name)] for name in names), jnp.zeros(())) * gives
 
-    seen, moved = x["seen"], _change_features(x["moved"])
-    later = seen[1:], moved[1:], _change_features(x["jumped"])[1:]
-    shows = only("next_action", "last_action", "next_state")
+    states, changes = x["seen"], _change_features(x["moved"])
+    next_features = states[1:], changes[1:], _change_features(x["jumped"])[1:]
+    gives_state = only("next_action", "last_action", "next_state")
     rest = jnp.arange(count)[:, None]
     parts = [
-        jnp.broadcast_to(kind, (count, len(_ASKED))),
+        jnp.broadcast_to(kind, (count, len(_READER_QUESTIONS))),
         gives,
         (rest > 0) * 1.0,
         # The step before, as a whole.
-        before(seen, 1),
+        before(states, 1),
         before(x["done"], 1),
         before(x["paid"][:, None], 1),
-        before(moved, 1) * (rest > 1),
+        before(changes, 1) * (rest > 1),
         # What the question gives of this step.
-        shows * seen[:count],
-        shows * moved[:count] * (rest > 0),
-        only("last_action") * later[1],
-        only("last_action", "last_state") * later[0],
-        only("last_state") * later[2] * (rest > 0),
+        gives_state * states[:count],
+        gives_state * changes[:count] * (rest > 0),
+        only("last_action") * next_features[1],
+        only("last_action", "last_state") * next_features[0],
+        only("last_state") * next_features[2] * (rest > 0),
         only("next_state", "last_state") * x["done"],
         only("next_state") * x["paid"][:, None],
         x["goal"],
@@ -408,95 +432,101 @@ def _tokens(number: jax.Array, x: dict[str, jax.Array], asked: jax.Array) -> jax
     return jnp.concatenate(parts, -1)
 
 
-def _asked(number: Any, count: int, last: Any) -> jax.Array:
-    """Where a question is asked; `last_state` at every second position from `last`."""
-    return (number != _ASKED.index("last_state")) | ((jnp.arange(count) - last) % 2 == 0)
+def _is_asked(number: Any, count: int, last: Any) -> jax.Array:
+    """Returns whether a question is asked at each position; `last_state` at every second from
+    `last`.
+    """
+    return (number != _READER_QUESTIONS.index("last_state")) | ((jnp.arange(count) - last) % 2 == 0)
 
 
-def _sample(task: _Task, keys: jax.Array, data: Any) -> sequence.Sequences:
-    """A piece of an episode for each key, with one question all along it."""
+def _sample_sequences(task: _TaskScales, keys: jax.Array, data: Any) -> sequence.Sequences:
+    """Draws a piece of an episode for each key, with one question all along it."""
     weights = jnp.log(data["length"].astype(jnp.float32))
 
     def piece(key: jax.Array) -> tuple[Any, Any]:
         episode_key, start_key, question_key, parity_key = jax.random.split(key, 4)
         n = jax.random.categorical(episode_key, weights)
-        number = jax.random.randint(question_key, (), 0, len(_ASKED))
+        number = jax.random.randint(question_key, (), 0, len(_READER_QUESTIONS))
         length = data["length"][n]
-        start = jnp.maximum(jax.random.randint(start_key, (), -_LENGTH // 2, length), 0)
-        place = start + jnp.arange(_LENGTH + 1)
+        start = jnp.maximum(jax.random.randint(start_key, (), -_WINDOW_LENGTH // 2, length), 0)
+        place = start + jnp.arange(_WINDOW_LENGTH + 1)
         steps = jnp.minimum(place, data["paid"].shape[1] - 1)
         x = {name: data[name][n][steps] for name in ("seen", "moved", "jumped")}
         x |= {name: data[name][n][steps[:-1]] for name in ("done", "paid", "goal")}
-        asked = _asked(number, _LENGTH, jax.random.randint(parity_key, (), 0, 2))
-        there = asked & (place[:-1] < length - (number != 0))
-        of_actions = number < 2
-        back = number == _ASKED.index("last_state")
-        states = jnp.where(back, data["previous"][n], data["following"][n])[steps[:-1]]
+        is_asked = _is_asked(number, _WINDOW_LENGTH, jax.random.randint(parity_key, (), 0, 2))
+        is_answered = is_asked & (place[:-1] < length - (number != 0))
+        is_action_question = number < 2
+        is_last_state = number == _READER_QUESTIONS.index("last_state")
+        states = jnp.where(is_last_state, data["previous"][n], data["following"][n])[steps[:-1]]
         targets = (
-            jnp.where((there & of_actions)[:, None], data["answers"][n][steps[:-1]], -1),
-            jnp.where((there & ~of_actions)[:, None], states, -1),
+            jnp.where(
+                (is_answered & is_action_question)[:, None], data["answers"][n][steps[:-1]], -1
+            ),
+            jnp.where((is_answered & ~is_action_question)[:, None], states, -1),
         )
-        return _tokens(number, x, asked), targets
+        return _make_tokens(number, x, is_asked), targets
 
     inputs, targets = jax.vmap(piece, out_axes=1)(keys)
     return sequence.Sequences(inputs, None, targets)
 
 
-def _loss(name: str, task: _Task, which: int) -> sequence.Loss:
-    """Mean nats of an answer's entries."""
+def _loss(name: str, task: _TaskScales, head: int) -> sequence.Loss:
+    """Returns the loss of one head: the mean nats of an answer's entries."""
     shapes = task.action_answers, task.state_answers
-    first = int(np.prod(shapes[0])) if which else 0
-    count = int(np.prod(shapes[which]))
+    first = int(np.prod(shapes[0])) if head else 0
+    count = int(np.prod(shapes[head]))
 
     def at(outputs: jax.Array, sequences: sequence.Sequences) -> jax.Array:
         logits = outputs[..., first : first + count]
-        logits = logits.reshape(*logits.shape[:-1], *shapes[which])
-        labels = jnp.maximum(sequences.targets[which], 0)
+        logits = logits.reshape(*logits.shape[:-1], *shapes[head])
+        labels = jnp.maximum(sequences.targets[head], 0)
         chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)
         return -chosen[..., 0].mean(-1)
 
-    return sequence.Loss(name, at, counts=lambda sequences: sequences.targets[which][..., 0] >= 0)
+    return sequence.Loss(name, at, counts=lambda sequences: sequences.targets[head][..., 0] >= 0)
 
 
-def _window(task: _Task, queries: Queries, length: int) -> dict[str, np.ndarray]:
-    """The arrays that tokens are made of; the query is at position H, zeros stand behind it."""
+def _window_inputs(task: _TaskScales, queries: Queries, length: int) -> dict[str, np.ndarray]:
+    """Returns the arrays that tokens are made of; the query is at position H, zeros stand behind
+    it.
+    """
     count, history = len(queries.truth), queries.history
     zero = np.zeros((count, 1, *queries.past_states.shape[2:]), queries.past_states.dtype)
-    now = zero if queries.state is None else queries.state[:, None]
-    later = zero if queries.next_state is None else queries.next_state[:, None]
-    states = np.concatenate([queries.past_states, now, later], 1)
+    state_part = zero if queries.state is None else queries.state[:, None]
+    next_part = zero if queries.next_state is None else queries.next_state[:, None]
+    states = np.concatenate([queries.past_states, state_part, next_part], 1)
     past = queries.past_actions
     blank = np.zeros((count, 1, *past.shape[2:]), past.dtype)
-    act = blank if queries.action is None else queries.action[:, None]
-    actions = np.concatenate([past, act], 1)
-    pay = np.zeros((count, 1)) if queries.reward is None else queries.reward[:, None]
-    rewards = np.concatenate([queries.past_rewards, pay], 1)
-    x = _scaled(task, states, actions, rewards)
+    action_part = blank if queries.action is None else queries.action[:, None]
+    actions = np.concatenate([past, action_part], 1)
+    reward_part = np.zeros((count, 1)) if queries.reward is None else queries.reward[:, None]
+    rewards = np.concatenate([queries.past_rewards, reward_part], 1)
+    x = _scale_inputs(task, states, actions, rewards)
     spare = length - history - 1
-    found = {
+    window = {
         name: np.pad(x[name], [(0, 0), (0, spare), *[(0, 0)] * (x[name].ndim - 2)]) for name in x
     }
     # One goal for all of an episode.
-    goal = _wanted(task, queries.goal, (count,))
-    found["goal"] = np.repeat(goal[:, None], length, 1)
-    found["last"] = np.full(count, history, np.int32)
-    return found
+    goal = _scale_goals(task, queries.goal, (count,))
+    window["goal"] = np.repeat(goal[:, None], length, 1)
+    window["last"] = np.full(count, history, np.int32)
+    return window
 
 
-def _padded(values: np.ndarray, size: int) -> np.ndarray:
+def _pad_rows(values: np.ndarray, size: int) -> np.ndarray:
     return np.pad(values, [(0, size - len(values)), *[(0, 0)] * (values.ndim - 1)])
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _answer(
-    network: Network, params: ArrayTree, number: Any, given: dict[str, jax.Array]
+def _answer_logits(
+    network: Network, params: ArrayTree, number: Any, inputs: dict[str, jax.Array]
 ) -> jax.Array:
-    """Logits `[Q, K]` at the query's position."""
-    count = given["paid"].shape[1]
+    """Returns logits `[Q, K]` at the query's position."""
+    count = inputs["paid"].shape[1]
 
-    def one(x: dict[str, jax.Array]) -> jax.Array:
-        return _tokens(number, x, _asked(number, count, x["last"]))
+    def tokens_of_query(x: dict[str, jax.Array]) -> jax.Array:
+        return _make_tokens(number, x, _is_asked(number, count, x["last"]))
 
-    tokens = jax.vmap(one, out_axes=1)(given)
+    tokens = jax.vmap(tokens_of_query, out_axes=1)(inputs)
     outputs, _ = network.unroll(params, None, tokens, None)
-    return jnp.take_along_axis(outputs, given["last"][None, :, None], 0)[0]
+    return jnp.take_along_axis(outputs, inputs["last"][None, :, None], 0)[0]

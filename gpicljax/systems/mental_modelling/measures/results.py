@@ -1,4 +1,4 @@
-"""Scores of many answerers as rows of one file, and what tables and figures read from it."""
+"""Scores of many answerers as rows of one file, for tables and figures."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class QuestionResult:
 
     @property
     def question_and_form(self) -> str:
-        """See the function of that name."""
+        """Returns the question with its form, see the function of that name."""
         return question_and_form(self.question, self.form)
 
 
@@ -96,10 +96,10 @@ def result_row(
       >>> row.queries, row.accuracy
       (5, 0.6)
     """
-    found = score_answers(queries, answers)
+    score = score_answers(queries, answers)
     low = high = float("nan")
     if len(np.unique(queries.episode)) > 1:
-        interval = accuracy_interval(queries, found, resamples=500)
+        interval = accuracy_interval(queries, score, resamples=500)
         low, high = interval.low, interval.high
     return QuestionResult(
         task=queries.environment,
@@ -108,13 +108,13 @@ def result_row(
         answerer=answerer,
         prompt=prompt,
         history=queries.history,
-        queries=found.queries,
-        parsed=found.parsed / found.queries,
-        accuracy=found.accuracy,
+        queries=score.queries,
+        parsed=score.parsed / score.queries,
+        accuracy=score.accuracy,
         low=float(low),
         high=float(high),
-        accuracy_of_parsed=found.accuracy_of_parsed,
-        elements=tuple(float(x) for x in found.elements),
+        accuracy_of_parsed=score.accuracy_of_parsed,
+        elements=tuple(float(x) for x in score.elements),
     )
 
 
@@ -171,18 +171,18 @@ def save_rows(
     compared: Sequence[Comparison] = (),
     **about: Any,
 ) -> None:
-    """Writes rows and comparisons, and what else a reader should know, as one JSON file."""
+    """Writes rows and comparisons, and facts about them, as one JSON file."""
     body = {
         "format": FORMAT,
         "about": about,
         "rows": [dataclasses.asdict(row) for row in rows],
-        "comparisons": [dataclasses.asdict(each) for each in compared],
+        "comparisons": [dataclasses.asdict(comparison) for comparison in compared],
     }
     write_atomically(Path(path), to_json_text(body) + "\n")
 
 
 def load_rows(path: str | Path) -> tuple[list[QuestionResult], list[Comparison], dict[str, Any]]:
-    """Reads what `save_rows` wrote: rows, comparisons, and what was said about them.
+    """Reads a file that `save_rows` wrote: rows, comparisons, and facts about them.
 
     Files of earlier versions have no comparisons.
 
@@ -197,15 +197,17 @@ def load_rows(path: str | Path) -> tuple[list[QuestionResult], list[Comparison],
         number = {"low", "high", "accuracy", "accuracy_of_parsed", "parsed"}
         rows = []
         for entry in body["rows"]:
-            entry |= {name: _number(entry[name]) for name in number}
+            entry |= {name: _number_or_nan(entry[name]) for name in number}
             rows.append(
-                QuestionResult(**entry | {"elements": tuple(map(_number, entry["elements"]))})
+                QuestionResult(
+                    **entry | {"elements": tuple(map(_number_or_nan, entry["elements"]))}
+                )
             )
         bounds = ("low", "high", "lead_low", "lead_high")
         compared = [
             Comparison(
                 **entry
-                | {name: _number(entry[name]) for name in bounds}
+                | {name: _number_or_nan(entry[name]) for name in bounds}
                 | {"leads": tuple(entry.get("leads", ()))}
             )
             for entry in body.get("comparisons", [])
@@ -217,14 +219,14 @@ def load_rows(path: str | Path) -> tuple[list[QuestionResult], list[Comparison],
         raise SavedError(f"{path} is damaged or has no results ({error})") from error
 
 
-def _number(value: Any) -> float:
-    """JSON has no word for what is no number."""
+def _number_or_nan(value: Any) -> float:
+    """Returns NaN for None, as JSON has no word for it."""
     return float("nan") if value is None else float(value)
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One answerer beside the null, on the same queries: over all sizes of history but none.
+    """A comparison of one answerer with the null on the same queries with a history.
 
     Attributes:
       task: the environment's id.
@@ -269,27 +271,29 @@ class Comparison:
 
     @property
     def is_in_numbers(self) -> bool:
-        """Whether numbers were asked for, beside the parts of their range."""
+        """Returns whether numbers were asked for, beside the parts of their range."""
         return self.question.endswith(ABSOLUTE)
 
     @property
     def over_readers(self) -> Interval | None:
-        """The lead with its t-interval over readers; None of one reader, or a rule."""
+        """Returns the lead with its t-interval over readers; None of one reader, or a rule."""
         return mean_interval(self.leads) if len(self.leads) > 1 else None
 
     @property
     def sign(self) -> int:
-        """1 if ahead, -1 if behind, 0 if an interval, over episodes or readers, includes 0."""
+        """Returns 1 if ahead, -1 if behind, 0 if an interval, over episodes or readers, includes
+        0.
+        """
         over = self.over_readers
         low, high = (over.low, over.high) if over else (self.lead_low, self.lead_high)
         ahead, behind = min(low, self.lead_low) > 0, max(high, self.lead_high) < 0
         return int(ahead) - int(behind)
 
 
-def pooled(
-    queries: Queries, answers: Sequence[Answers], others: Sequence[Answers]
+def pool_readers(
+    queries: Queries, answers: Sequence[Answers], null_answers: Sequence[Answers]
 ) -> tuple[Queries, Answers, Answers]:
-    """The same queries for each of several readers: all of the first, then all of the next.
+    """Returns the same queries for each of several readers, one reader after the other.
 
     Args:
       queries: Q of them.
@@ -297,17 +301,21 @@ def pooled(
       others: of as many, or of one rule, which then answers beside each of them.
     """
     count = len(answers)
-    if count == len(others) == 1:
-        return queries, answers[0], others[0]
-    mine, theirs = (
-        Answers(*map(np.concatenate, zip(*each, strict=True)))
-        for each in (answers, [*others] * (count // len(others)))
+    if count == len(null_answers) == 1:
+        return queries, answers[0], null_answers[0]
+    pooled_answers, pooled_nulls = (
+        Answers(*map(np.concatenate, zip(*reader_answers, strict=True)))
+        for reader_answers in (answers, [*null_answers] * (count // len(null_answers)))
     )
-    return take_queries(queries, np.tile(np.arange(len(queries.truth)), count)), mine, theirs
+    return (
+        take_queries(queries, np.tile(np.arange(len(queries.truth)), count)),
+        pooled_answers,
+        pooled_nulls,
+    )
 
 
-def best_rule(asked: Sequence[Queries]) -> str:
-    """The rule that knows nothing but the history and is right most often, over all with history.
+def best_rule(query_sets: Sequence[Queries]) -> str:
+    """Returns the rule without training that is right most often, over all queries with history.
 
     Choose it on other queries than those on which answerers are compared with it.
 
@@ -315,7 +323,7 @@ def best_rule(asked: Sequence[Queries]) -> str:
       ValueError: if nothing is asked with a history.
     """
     scores: dict[str, list[float]] = {}
-    for queries in asked:
+    for queries in query_sets:
         if queries.history > 0:
             for name, answers in baseline_answers(queries).items():
                 scores.setdefault(name, []).append(score_answers(queries, answers).accuracy)
@@ -324,7 +332,7 @@ def best_rule(asked: Sequence[Queries]) -> str:
 
 
 def compare(
-    asked: Sequence[tuple[Queries, Answers, Answers]],
+    triples: Sequence[tuple[Queries, Answers, Answers]],
     answerer: str,
     null: str,
     prompt: str = "",
@@ -336,7 +344,7 @@ def compare(
     """Compares one answerer with a rule, query by query.
 
     Args:
-      asked: queries of one question, the answers to them and the rule's answers, `pooled` for
+      triples: queries of one question, the answers to them and the rule's answers, `pooled` for
         several readers; queries without a history are left out.
       answerer: its name.
       null: the rule's name.
@@ -349,47 +357,49 @@ def compare(
     Returns:
       The comparison; None if nothing was asked with a history.
     """
-    told = [each for each in asked if each[0].history > 0]
-    if not told:
+    with_history = [each for each in triples if each[0].history > 0]
+    if not with_history:
         return None
 
-    def right(answers: Iterable[tuple[Queries, Answers]]) -> np.ndarray:
-        each = [score_answers(*asked).right.reshape(readers, -1) for asked in answers]
-        return np.concatenate(each, 1).astype(float)
+    def right_answers(answers: Iterable[tuple[Queries, Answers]]) -> np.ndarray:
+        by_size = [score_answers(*answered).right.reshape(readers, -1) for answered in answers]
+        return np.concatenate(by_size, 1).astype(float)
 
-    mine = right((queries, answers) for queries, answers, _ in told)
-    its = right((queries, rule) for queries, _, rule in told)
-    parsed = np.concatenate([answers.parsed for _, answers, _ in told])
-    episode = [queries.episode[: len(queries.episode) // readers] for queries, _, _ in told]
-    _, which, counts = np.unique(np.concatenate(episode), return_inverse=True, return_counts=True)
+    own_right = right_answers((queries, answers) for queries, answers, _ in with_history)
+    null_right = right_answers((queries, rule) for queries, _, rule in with_history)
+    parsed = np.concatenate([answers.parsed for _, answers, _ in with_history])
+    episode = [queries.episode[: len(queries.episode) // readers] for queries, _, _ in with_history]
+    _, episode_index, counts = np.unique(
+        np.concatenate(episode), return_inverse=True, return_counts=True
+    )
 
     def interval(values: np.ndarray) -> tuple[float, float]:
         if len(counts) == 1:
             return float("nan"), float("nan")
-        sums = np.bincount(which, weights=values.mean(0))
+        sums = np.bincount(episode_index, weights=values.mean(0))
         _, low, high = ratio_interval(sums, counts)
         return low, high
 
-    low, high = interval(mine)
-    lead_low, lead_high = interval(mine - its)
-    first = told[0][0]
+    low, high = interval(own_right)
+    lead_low, lead_high = interval(own_right - null_right)
+    first = with_history[0][0]
     return Comparison(
         task=first.environment,
         question=question_and_form(first.question, first.form),
         answerer=answerer,
         prompt=prompt,
-        queries=mine.shape[1],
+        queries=own_right.shape[1],
         parsed=float(parsed.mean()),
-        echoes=echoes / mine.shape[1],
-        refused=refused / mine.shape[1],
-        cut_off=cut_off / mine.shape[1],
-        accuracy=float(mine.mean()),
+        echoes=echoes / own_right.shape[1],
+        refused=refused / own_right.shape[1],
+        cut_off=cut_off / own_right.shape[1],
+        accuracy=float(own_right.mean()),
         low=low,
         high=high,
         null=null,
-        null_accuracy=float(its.mean()),
-        lead=float(mine.mean() - its.mean()),
+        null_accuracy=float(null_right.mean()),
+        lead=float(own_right.mean() - null_right.mean()),
         lead_low=lead_low,
         lead_high=lead_high,
-        leads=tuple((mine - its).mean(1).tolist()) if readers > 1 else (),
+        leads=tuple((own_right - null_right).mean(1).tolist()) if readers > 1 else (),
     )

@@ -1,4 +1,4 @@
-"""What reviewers say of a language model's replies: errors of six types, and whether it was right.
+"""Reviewers' judgements of a language model's replies: errors of six types, and right or wrong.
 
 A sheet (`figures.review_page`) collects the judgements and saves one file for each reviewer. By the
 agent's actions a judgement may count as right that a reviewer finds wrong, for agents are not
@@ -49,28 +49,30 @@ class Review:
     sheet: str = ""
 
     @property
-    def judged(self) -> np.ndarray:
-        """`bool[N]`, something was said about whether it is right."""
+    def is_judged(self) -> np.ndarray:
+        """Returns `bool[N]`, whether a reply was judged right or wrong."""
         return np.isfinite(self.right)
 
     @property
     def manual_accuracy(self) -> float:
-        """Share of right replies among those judged; NaN without any."""
-        return float(self.right[self.judged].mean()) if self.judged.any() else float("nan")
+        """Returns the share of right replies among those judged; NaN without any."""
+        return float(self.right[self.is_judged].mean()) if self.is_judged.any() else float("nan")
 
     @property
     def automatic_accuracy(self) -> float:
-        """Share of right replies among the same, by the agent's actions."""
-        return float(self.automatic[self.judged].mean()) if self.judged.any() else float("nan")
+        """Returns the share of right replies among the same, by the agent's actions."""
+        return (
+            float(self.automatic[self.is_judged].mean()) if self.is_judged.any() else float("nan")
+        )
 
     @property
     def error_counts(self) -> tuple[int, ...]:
-        """Replies with an error of each type, as in Table 1."""
+        """Returns the number of replies with an error of each type, as in Table 1."""
         return tuple(int(x) for x in self.errors.sum(0))
 
 
 class Agreement(NamedTuple):
-    """How far two judgements of the same replies agree.
+    """The agreement of two judgements of the same replies.
 
     Attributes:
       replies: those that both have judged.
@@ -83,7 +85,7 @@ class Agreement(NamedTuple):
     kappa: float
 
 
-def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
+def compare_judgements(first: ArrayLike, second: ArrayLike) -> Agreement:
     """Compares two judgements, numbers `[N]` of which NaN are left out.
 
     Raises:
@@ -91,8 +93,8 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
     """
     a, b = np.asarray(first, float), np.asarray(second, float)
     check_array(a.ndim == 1 and a.shape == b.shape, "second", b, f"float{list(a.shape)}")
-    both = np.isfinite(a) & np.isfinite(b)
-    a, b = a[both], b[both]
+    is_comparable = np.isfinite(a) & np.isfinite(b)
+    a, b = a[is_comparable], b[is_comparable]
     if not a.size:
         return Agreement(0, float("nan"), float("nan"))
     share = float((a == b).mean())
@@ -102,7 +104,7 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
 
 
 def pairs_of(reviews: Sequence[Review]) -> list[tuple[Review, Review]]:
-    """Pairs of reviews of the same sheet by two reviewers.
+    """Returns pairs of reviews of the same sheet by two reviewers.
 
     Raises:
       ValueError: if two of them are of one reviewer and sheet.
@@ -115,13 +117,13 @@ def pairs_of(reviews: Sequence[Review]) -> list[tuple[Review, Review]]:
         and np.array_equal(first.automatic, second.automatic)
     ]
     for first, second in pairs:
-        accepted = "one file for each reviewer and sheet"
-        check(first.judge != second.judge, "reviews", f"two of {first.judge}", accepted)
+        expected = "one file for each reviewer and sheet"
+        check(first.judge != second.judge, "reviews", f"two of {first.judge}", expected)
     return pairs
 
 
 def load_review(path: str | Path) -> Review:
-    """Reads what a sheet has saved.
+    """Reads a file that a sheet saved.
 
     Raises:
       SavedError: for a file that is missing, damaged or of something else.
@@ -132,9 +134,9 @@ def load_review(path: str | Path) -> Review:
         check(body["format"] == FORMAT, "format", body["format"], str(FORMAT))
         items = body["items"]
         check(len(items) > 0, "items", items, "one or more")
-        known = set(ERRORS)
+        error_names = set(ERRORS)
         for item in items:
-            check(set(item["errors"]) <= known, "errors", item["errors"], ", ".join(ERRORS))
+            check(set(item["errors"]) <= error_names, "errors", item["errors"], ", ".join(ERRORS))
             check(item["right"] in (True, False, None), "right", item["right"], "true, false, null")
             check(item["automatic"] in (True, False), "automatic", item["automatic"], "true, false")
         return Review(

@@ -17,7 +17,7 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.evaluation.statistics import Interval, ratio_interval
 from gpicljax.spaces import Box
-from gpicljax.systems.mental_modelling.measures.questions import Queries, rounded, to_bins
+from gpicljax.systems.mental_modelling.measures.questions import Queries, round_numbers, to_bins
 
 
 class Answers(NamedTuple):
@@ -33,7 +33,7 @@ class Answers(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What Q answers are worth.
+    """The score of Q answers.
 
     Attributes:
       queries: Q.
@@ -62,7 +62,7 @@ class Score(NamedTuple):
 
 
 def answers_of(queries: Queries, values: Sequence[Any]) -> Answers:
-    """Answers from a list with one entry for each query, None where a reply was not usable.
+    """Returns answers from a list with one entry for each query, None where a reply was not usable.
 
     What has another number of elements than was asked for, or is no number, is not usable either.
 
@@ -84,7 +84,7 @@ def answers_of(queries: Queries, values: Sequence[Any]) -> Answers:
 
 
 def score_answers(queries: Queries, answers: Answers) -> Score:
-    """Compares answers with what is true.
+    """Compares answers with the truth.
 
     Classes, bins and numbers of actions and states must be met. Where numbers were asked for, both
     they and the truth are put into the ten parts of the range by `to_bins`, and must be in one.
@@ -114,22 +114,22 @@ def score_answers(queries: Queries, answers: Answers) -> Score:
         space = queries.action_space
         assert isinstance(space, Box)
         finite = np.isfinite(values) & parsed[:, None]
-        said = rounded(np.where(finite, values, 0), queries.decimals)
-        error = np.where(finite, abs(said - truth), np.nan)
+        rounded_values = round_numbers(np.where(finite, values, 0), queries.decimals)
+        error = np.where(finite, abs(rounded_values - truth), np.nan)
         bounds = space.low, space.high, queries.decimals
-        met = (to_bins(values, *bounds) == to_bins(truth, *bounds)) & finite
+        is_met = (to_bins(values, *bounds) == to_bins(truth, *bounds)) & finite
     else:
-        met = (values == truth) & parsed[:, None]
-    right = met.all(1)
-    usable = met[parsed]
+        is_met = (values == truth) & parsed[:, None]
+    right = is_met.all(1)
+    usable = is_met[parsed]
     return Score(
         queries=len(truth),
         parsed=int(parsed.sum()),
         accuracy=float(right.mean()),
         accuracy_of_parsed=float(_mean(right[parsed])),
-        element_accuracy=float(met.mean()),
+        element_accuracy=float(is_met.mean()),
         element_accuracy_of_parsed=float(_mean(usable.mean(1))),
-        elements=met.mean(0),
+        elements=is_met.mean(0),
         elements_of_parsed=_mean(usable),
         absolute_error=_mean_of_finite(error),
         right=right,
@@ -139,7 +139,7 @@ def score_answers(queries: Queries, answers: Answers) -> Score:
 def accuracy_interval(
     queries: Queries, score: Score, *, confidence: float = 0.95, resamples: int = 2000
 ) -> Interval:
-    """The accuracy over all queries, with an interval over episodes.
+    """Returns the accuracy over all queries, with an interval over episodes.
 
     Queries of one episode have much in common, so that episodes are drawn, not queries.
 
@@ -156,20 +156,29 @@ def accuracy_interval(
       ValueError: if there is one episode only, or the score is of other queries.
     """
     check(score.right.shape == queries.episode.shape, "score", score.right.shape, "of the queries")
-    _, which, asked = np.unique(queries.episode, return_inverse=True, return_counts=True)
-    check(len(asked) > 1, "queries", len(asked), "those of 2 or more episodes")
-    right = np.bincount(which, weights=score.right)
-    mean, low, high = ratio_interval(right, asked, confidence=confidence, resamples=resamples)
-    return Interval(mean=mean, std=float("nan"), low=low, high=high, count=len(asked))
+    _, episode_index, queries_by_episode = np.unique(
+        queries.episode, return_inverse=True, return_counts=True
+    )
+    check(
+        len(queries_by_episode) > 1,
+        "queries",
+        len(queries_by_episode),
+        "those of 2 or more episodes",
+    )
+    right = np.bincount(episode_index, weights=score.right)
+    mean, low, high = ratio_interval(
+        right, queries_by_episode, confidence=confidence, resamples=resamples
+    )
+    return Interval(mean=mean, std=float("nan"), low=low, high=high, count=len(queries_by_episode))
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """The mean over the first axis; NaN where there is nothing."""
+    """Returns the mean over the first axis; NaN if that is empty."""
     return values.mean(0) if len(values) else np.full(values.shape[1:], np.nan)
 
 
 def _mean_of_finite(values: np.ndarray) -> np.ndarray:
-    there = np.isfinite(values)
-    count = there.sum(0)
-    sums = np.where(there, values, 0).sum(0)
+    is_finite = np.isfinite(values)
+    count = is_finite.sum(0)
+    sums = np.where(is_finite, values, 0).sum(0)
     return np.where(count > 0, sums / np.maximum(count, 1), np.nan)

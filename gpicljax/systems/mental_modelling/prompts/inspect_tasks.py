@@ -71,52 +71,55 @@ class NoDataError(PrerequisiteError, ValueError):
 
 @scorer(metrics={"*": by_group("asked")})
 def right_answers(queries: list[Queries], settings: QuestionSettings) -> Any:
-    """Whether an answer is right and could be read, and whether copying is right.
+    """Returns the scorer: whether an answer is right and could be read, and whether copying is
+    right.
 
     Args:
       queries: one for each sample, numbered by its metadata `number`.
       settings: how they were put.
     """
 
-    async def judge(state: TaskState, target: Target) -> Score:
+    async def score_sample(state: TaskState, target: Target) -> Score:
         del target
-        asked = queries[state.metadata["number"]]
-        said = answer_in(state.output.completion, asked, settings)
-        found = score_answers(asked, answers_of(asked, [said]))
-        values: Any = {"accuracy": found.accuracy, "parsed": float(said is not None)}
-        outcome = outcome_of(str(state.output.stop_reason), said is not None)
+        query = queries[state.metadata["number"]]
+        answer = answer_in(state.output.completion, query, settings)
+        score = score_answers(query, answers_of(query, [answer]))
+        values: Any = {"accuracy": score.accuracy, "parsed": float(answer is not None)}
+        outcome = outcome_of(str(state.output.stop_reason), answer is not None)
         values |= {name: float(outcome == name) for name in SILENT}
         values["copying"] = state.metadata["copying"]
-        return Score(value=values, answer="" if said is None else str(said))
+        return Score(value=values, answer="" if answer is None else str(answer))
 
-    return judge
+    return score_sample
 
 
-def _folders(data: str, env: str | None) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {}
+def _folders_by_task(data: str, env: str | None) -> dict[str, list[Path]]:
+    folders: dict[str, list[Path]] = {}
     for card in visible_files(Path(data), "*/*/episodes.json"):
-        found.setdefault(card.parent.parent.name, []).append(card.parent)
-    if not found:
-        accepted = "a folder that `gpicljax run mental_modelling collect` wrote"
-        raise NoDataError(refusal("data", data, accepted))
-    check(env is None or env in found, "env", env, ", ".join(found))
-    return found if env is None else {env: found[env]}
+        folders.setdefault(card.parent.parent.name, []).append(card.parent)
+    if not folders:
+        expected = "a folder that `gpicljax run mental_modelling collect` wrote"
+        raise NoDataError(refusal("data", data, expected))
+    check(env is None or env in folders, "env", env, ", ".join(folders))
+    return folders if env is None else {env: folders[env]}
 
 
-def _of_agents(episodes: Episodes, agents: str) -> Episodes:
-    """Those whose names have all of these words; all, where none has."""
-    mine = np.array([set(agents.split()) <= set(name.split()) for name in episodes.agents])
-    return take_episodes(episodes, mine) if mine.any() else episodes
+def _select_agents(episodes: Episodes, agents: str) -> Episodes:
+    """Returns the episodes of agents whose names have all of these words; all, where none has."""
+    is_chosen = np.array([set(agents.split()) <= set(name.split()) for name in episodes.agents])
+    return take_episodes(episodes, is_chosen) if is_chosen.any() else episodes
 
 
 def _queries(
     episodes: Episodes, questions: list[str], history: int, count: int, seed: int
 ) -> Iterator[Queries]:
-    long = episodes.length > history + 2
-    check(bool(long.any()), "history", history, f"up to {episodes.length.max() - 3}")
+    is_long = episodes.length > history + 2
+    check(bool(is_long.any()), "history", history, f"up to {episodes.length.max() - 3}")
     for question in questions:
-        asked = build_queries(take_episodes(episodes, long), question, history=history, seed=seed)  # type: ignore[arg-type]
-        yield pick_queries(asked, count, seed)
+        question_queries = build_queries(
+            take_episodes(episodes, is_long), question, history=history, seed=seed
+        )  # type: ignore[arg-type]
+        yield pick_queries(question_queries, count, seed)
 
 
 @task
@@ -135,7 +138,7 @@ def mental_modelling(
     max_tokens: int = 512,
     seed: int = 0,
 ) -> Task:
-    """Questions about agents' episodes: so many of each kind, in each task.
+    """Returns questions about agents' episodes: so many of each kind, in each task.
 
     Args:
       data: folder of episodes.
@@ -157,35 +160,45 @@ def mental_modelling(
       ValueError: for a folder without episodes, and what is unknown.
       SavedError: for damaged episodes.
     """
-    accepted = ", ".join(QUESTIONS)
-    check(question is None or question in QUESTIONS, "question", question, accepted)
+    expected = ", ".join(QUESTIONS)
+    check(question is None or question in QUESTIONS, "question", question, expected)
     settings = QuestionSettings(indexed, dynamics, instructions, reasons, wording)  # type: ignore[arg-type]
     questions = [*QUESTIONS] if question is None else [question]
-    ones: list[Queries] = []
+    single_queries: list[Queries] = []
     samples: list[Sample] = []
-    for name, folders in _folders(data, env).items():
-        episodes = _of_agents(join_episodes(*map(load_episodes, folders)), agents)
-        for asked in _queries(episodes, questions, history, queries, seed):
-            rules = baseline_answers(asked)
-            copied = max(
-                (score_answers(asked, rules[rule]) for rule in _COPYING if rule in rules),
+    for name, folders in _folders_by_task(data, env).items():
+        episodes = _select_agents(join_episodes(*map(load_episodes, folders)), agents)
+        for question_queries in _queries(episodes, questions, history, queries, seed):
+            rules = baseline_answers(question_queries)
+            best_copy = max(
+                (
+                    score_answers(question_queries, rules[rule])
+                    for rule in _COPYING
+                    if rule in rules
+                ),
                 key=lambda found: found.accuracy,
             )
-            for n in range(len(asked.truth)):
-                about = {"asked": f"{name}, {asked.question}", "number": len(ones)}
-                about |= {"episode": int(asked.episode[n]), "step": int(asked.step[n])}
+            for n in range(len(question_queries.truth)):
+                about = {
+                    "asked": f"{name}, {question_queries.question}",
+                    "number": len(single_queries),
+                }
+                about |= {
+                    "episode": int(question_queries.episode[n]),
+                    "step": int(question_queries.step[n]),
+                }
                 samples.append(
                     Sample(
-                        input=as_messages(question_messages(asked, n, settings)),
-                        target=str(asked.truth[n].tolist()),
-                        id=f"{name}-{asked.question}-{n}",
-                        metadata=about | {"copying": float(copied.right[n])},
+                        input=as_messages(question_messages(question_queries, n, settings)),
+                        target=str(question_queries.truth[n].tolist()),
+                        id=f"{name}-{question_queries.question}-{n}",
+                        metadata=about | {"copying": float(best_copy.right[n])},
                     )
                 )
-                ones.append(take_queries(asked, np.array([n])))
+                single_queries.append(take_queries(question_queries, np.array([n])))
     return Task(
         dataset=MemoryDataset(samples, name="mental_modelling"),
         solver=generate(),
-        scorer=right_answers(ones, settings),
+        scorer=right_answers(single_queries, settings),
         config=GenerateConfig(max_tokens=max_tokens),
     )

@@ -1,4 +1,4 @@
-"""Questions in the published wording, and what replies to them say.
+"""Questions in the published wording, and the answers in replies to them.
 
 The words are in `paper.toml`, with their source and licence. What is asked, and what counts as
 right, is the same as in this project's own wording: `systems.mental_modelling.measures`. So what is
@@ -40,7 +40,7 @@ WORDS: Mapping[str, Mapping[str, int]] = {
     "change": {"inc": INCREASE, "dec": DECREASE, "unch": UNCHANGED},
 }
 """What answers in words mean, by form, in small letters."""
-_AROUND = " \t\n'\"*`"
+_TRIMMED = " \t\n'\"*`"
 _LIST = re.compile(r"predictions\s*[=:]\s*\[([^\[\]]*)\]", re.IGNORECASE)
 _ACTION = re.compile(
     r"final action choice[\s*_`:]*(?:is\b)?[\s*_`:]*(\[[^\[\]\n]*\]|-?\d+)", re.IGNORECASE
@@ -57,23 +57,23 @@ def _wording() -> Mapping[str, Any]:
 
 
 def task_names() -> tuple[str, ...]:
-    """The first parts of the ids of environments that there is a published text about."""
+    """Returns the first parts of the ids of environments with a published text."""
     return tuple(_wording()["tasks"])
 
 
 def is_published(environment: str) -> bool:
-    """Whether there is a published text about an environment."""
+    """Returns whether there is a published text about an environment."""
     return unversioned(environment) in task_names()
 
 
 def paper_system_text(queries: Queries, dynamics: bool = True) -> str:
-    """What is told about the task, in seven parts.
+    """Returns the description of the task, in seven parts.
 
     Raises:
       ValueError: for a task that has no published text.
     """
-    known = f"one of {', '.join(task_names())}, for the published wording"
-    check(is_published(queries.environment), "queries.environment", queries.environment, known)
+    expected = f"one of {', '.join(task_names())}, for the published wording"
+    check(is_published(queries.environment), "queries.environment", queries.environment, expected)
     parts = dict(_wording()["tasks"][unversioned(queries.environment)])
     if not dynamics:
         parts["transition_dynamics"] = ""
@@ -81,21 +81,21 @@ def paper_system_text(queries: Queries, dynamics: bool = True) -> str:
 
 
 def paper_question_text(queries: Queries, number: int, indexed: bool = True) -> str:
-    """One query in words.
+    """Returns one query in words.
 
     Raises:
       ValueError: for actions whose range has no published question.
     """
     i = int(queries.step[number])
-    given: dict[str, Any] = {"i": i, "j": i - 1, "k": i + 1, "action_dim": queries.truth.shape[1]}
+    fields: dict[str, Any] = {"i": i, "j": i - 1, "k": i + 1, "action_dim": queries.truth.shape[1]}
     for name in ("state", "action", "next_state"):
         values = getattr(queries, name)
-        given[name] = None if values is None else _numbers(queries, values[number])
+        fields[name] = None if values is None else _numbers(queries, values[number])
     if queries.question == "next_state":
         assert queries.reward is not None
-        given |= {"i": i + 1, "j": i, "reward": float(queries.reward[number])}
-    question = _template(queries).format(**given).strip()
-    steps = _steps(queries, number)
+        fields |= {"i": i + 1, "j": i, "reward": float(queries.reward[number])}
+    question = _template(queries).format(**fields).strip()
+    steps = _shown_steps(queries, number)
     if not len(steps[0]):
         return question
     return _wording()["user"].format(
@@ -104,21 +104,21 @@ def paper_question_text(queries: Queries, number: int, indexed: bool = True) -> 
 
 
 def _template(queries: Queries) -> str:
-    """The question before it is filled in."""
+    """Returns the question before its fields are filled in."""
     name: str = queries.question
     if queries.question.endswith("action"):
         name = f"{name}_{queries.form}"
         if isinstance(queries.action_space, Box):
             bounds = queries.action_space.low, queries.action_space.high
-            known = (-1.0, 1.0), (-2.0, 2.0)
-            accepted = "from -1 to 1 or from -2 to 2, for the published wording"
-            check(bounds in known, "queries.action_space", bounds, accepted)
+            known_bounds = (-1.0, 1.0), (-2.0, 2.0)
+            expected = "from -1 to 1 or from -2 to 2, for the published wording"
+            check(bounds in known_bounds, "queries.action_space", bounds, expected)
             name = f"{name}_{bounds[1]:g}"
     return _wording()["questions"][name]
 
 
-def _steps(queries: Queries, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """States, actions and rewards that are shown."""
+def _shown_steps(queries: Queries, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns states, actions and rewards that are shown."""
     steps = (
         queries.past_states[number],
         queries.past_actions[number],
@@ -126,11 +126,11 @@ def _steps(queries: Queries, number: int) -> tuple[np.ndarray, np.ndarray, np.nd
     )
     if queries.question != "next_state" or queries.history == 0:
         return steps
-    now = queries.state, queries.action, queries.reward
+    last_step = queries.state, queries.action, queries.reward
     return tuple(  # type: ignore[return-value]
-        np.concatenate([past, each[number][None]])
-        for past, each in zip(steps, now, strict=True)
-        if each is not None
+        np.concatenate([past, values[number][None]])
+        for past, values in zip(steps, last_step, strict=True)
+        if values is not None
     )
 
 
@@ -173,45 +173,52 @@ def _numbers(queries: Queries, values: Any) -> str:
 
 
 def paper_entries(text: str, queries: Queries) -> list[str] | None:
-    """The entries of a reply's last answer, in small letters; None if there is none."""
+    """Returns the entries of a reply's last answer, in small letters; None if there is none."""
     text = plain_text(text)
     if queries.form == "vote":
         votes = _VOTE.findall(_BOTH_VOTES.sub("", text))
         return [votes[-1].lower()] if votes else None
     if queries.form == "discrete":
-        found = _ACTION.findall(text)
-        numbers = set(re.findall(r"-?\d+(?:\.\d+)?", found[-1])) if found else set()
+        matches = _ACTION.findall(text)
+        numbers = set(re.findall(r"-?\d+(?:\.\d+)?", matches[-1])) if matches else set()
         return [*numbers] if len(numbers) == 1 else None
     lists = _LIST.findall(text)
     if not lists:
         return None
     lines = [line.partition("#")[0] for line in lists[-1].split("\n")]
-    entries = [part.strip(_AROUND).lower() for part in re.split(r"[,;]", "\n".join(lines))]
+    entries = [part.strip(_TRIMMED).lower() for part in re.split(r"[,;]", "\n".join(lines))]
     return [entry for entry in entries if entry]
 
 
 def is_paper_echo(text: str, queries: Queries) -> bool:
-    """Whether a reply's answer is the form that was shown.
+    """Returns whether a reply's answer is the form that was shown.
 
     Votes have no form but the two answers, so that nothing is said about them.
     """
     if queries.form == "vote":
         return False
     if queries.form == "discrete":
-        found = _ACTION.findall(plain_text(text))
-        return bool(found) and re.fullmatch(r"\[\s*\]", found[-1]) is not None
-    said, shown = paper_entries(text, queries), paper_entries(_template(queries), queries)
-    return said == shown and said is not None and len(said) != queries.truth.shape[1]
+        matches = _ACTION.findall(plain_text(text))
+        return bool(matches) and re.fullmatch(r"\[\s*\]", matches[-1]) is not None
+    reply_entries, template_entries = (
+        paper_entries(text, queries),
+        paper_entries(_template(queries), queries),
+    )
+    return (
+        reply_entries == template_entries
+        and reply_entries is not None
+        and len(reply_entries) != queries.truth.shape[1]
+    )
 
 
 def paper_answer_schema(queries: Queries) -> dict[str, Any]:
-    """The JSON schema of answers, as text in the form that is asked for."""
+    """Returns the JSON schema of answers, as text in the form that is asked for."""
     if queries.form == "discrete":
         assert isinstance(queries.action_space, Discrete)
         choices = [f"Final action choice: [{n}]" for n in range(queries.action_space.n)]
         return {"type": "string", "enum": choices}
     if queries.form == "vote":
         return {"type": "string", "enum": ["final_vote = [True]", "final_vote = [False]"]}
-    each = {"bins": "[0-9]", "absolute": NUMBER_PATTERN, "change": "(INC|DEC|UNCH)"}[queries.form]
-    entries = ", ".join([each] * queries.truth.shape[1])
+    entry = {"bins": "[0-9]", "absolute": NUMBER_PATTERN, "change": "(INC|DEC|UNCH)"}[queries.form]
+    entries = ", ".join([entry] * queries.truth.shape[1])
     return {"type": "string", "pattern": rf"^predictions = \[{entries}\]$"}

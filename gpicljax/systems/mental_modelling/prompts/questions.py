@@ -1,4 +1,4 @@
-"""Questions about an agent's mind as messages, and what replies to them say.
+"""Questions about an agent as messages, and the answers in replies to them.
 
 Source: appendix B of Lu et al. (2024), "Mental modelling of reinforcement learning agents by
 language models", for what is told and asked; the words are this project's. So are the answers'
@@ -55,7 +55,7 @@ _NUMBERED = ("discrete", "bins")
 
 @dataclasses.dataclass(frozen=True)
 class QuestionSettings:
-    """How a question is put: the conditions of sections 5.2 to 5.4.
+    """The form of a question: the conditions of sections 5.2 to 5.4.
 
     Attributes:
       indexed: whether the history is told step by step, each with its number; else in three lists.
@@ -86,7 +86,7 @@ class QuestionSettings:
 
     @property
     def in_words(self) -> str:
-        """What is unusual about it, as results have it."""
+        """Returns the settings in words, as results have them."""
         words = ["indexed" if self.indexed else "lists"]
         words += [] if self.dynamics or not self.instructions else ["no dynamics"]
         words += [] if self.instructions else ["no instructions"]
@@ -100,7 +100,7 @@ DEFAULT = QuestionSettings()
 
 
 def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
-    """What is told about the task: nothing but numbers without instructions.
+    """Returns the description of the task; without instructions only that an agent is watched.
 
     Raises:
       ValueError: if instructions are wanted for a task that has no text.
@@ -114,8 +114,8 @@ def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
     if not settings.instructions:
         return watching
     text = task_text(queries.environment)
-    known = f"one of {', '.join(TASKS)}, or settings without instructions"
-    check(text is not None, "queries.environment", queries.environment, known)
+    expected = f"one of {', '.join(TASKS)}, or settings without instructions"
+    check(text is not None, "queries.environment", queries.environment, expected)
     assert text is not None
     parts = {
         "Task": text.task,
@@ -131,7 +131,7 @@ def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
 
 
 def question_text(queries: Queries, number: int, settings: QuestionSettings = DEFAULT) -> str:
-    """One query in words.
+    """Returns one query in words.
 
     Args:
       queries: of one question.
@@ -148,21 +148,21 @@ def question_text(queries: Queries, number: int, settings: QuestionSettings = DE
         if settings.reasons
         else "Give nothing but your answer, in this form:"
     )
-    question = f"{_question(queries, number)}\n{_how(queries)}"
+    question = f"{_question(queries, number)}\n{_answer_instructions(queries)}"
     return "\n\n".join([*history, f"{question}\n{thinking} [{WORD}: {placeholder(queries)}]"])
 
 
 def placeholder(queries: Queries) -> str:
-    """What stands for an answer in the form that is asked for.
+    """Returns the placeholder of an answer in the form that is asked for.
 
     It is no answer itself: models repeat an answer that they are shown.
     """
-    each = "word" if queries.form in ("vote", "change") else "number"
-    return ", ".join([each] * queries.truth.shape[1])
+    kind = "word" if queries.form in ("vote", "change") else "number"
+    return ", ".join([kind] * queries.truth.shape[1])
 
 
 def is_echo(text: str, queries: Queries, settings: QuestionSettings = DEFAULT) -> bool:
-    """Whether a reply's answer is the placeholder itself."""
+    """Returns whether a reply's answer is the placeholder itself."""
     if settings.wording == "paper":
         return is_paper_echo(text, queries)
     inside = marked(text, "lenient", WORD)
@@ -172,7 +172,7 @@ def is_echo(text: str, queries: Queries, settings: QuestionSettings = DEFAULT) -
 def question_messages(
     queries: Queries, number: int, settings: QuestionSettings = DEFAULT
 ) -> list[Message]:
-    """One query as a conversation.
+    """Returns one query as a conversation.
 
     Example:
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
@@ -182,12 +182,12 @@ def question_messages(
       >>> [message.role for message in question_messages(asked, 0, settings)]
       ['system', 'user']
     """
-    told = Message("system", system_text(queries, settings))
-    return [told, Message("user", question_text(queries, number, settings))]
+    system = Message("system", system_text(queries, settings))
+    return [system, Message("user", question_text(queries, number, settings))]
 
 
 def answer_schema(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
-    """What a request has besides, so that a server is held to the form that is asked for.
+    """Returns additions to a request that hold a server to the form that is asked for.
 
     See `llm.prompts.schema_request`; `answer_in` reads the replies.
     """
@@ -196,7 +196,9 @@ def answer_schema(queries: Queries, settings: QuestionSettings = DEFAULT) -> str
     if queries.form == "absolute":
         entry = NUMBER_PATTERN
     else:
-        words = [str(n) for n in range(_count(queries))] if queries.form in _NUMBERED else []
+        words = (
+            [str(n) for n in range(_count_choices(queries))] if queries.form in _NUMBERED else []
+        )
         words += CHANGES.values() if queries.form == "change" else []
         words += _VOTES if queries.form == "vote" else []
         entry = f"({'|'.join(words)})"
@@ -206,7 +208,7 @@ def answer_schema(queries: Queries, settings: QuestionSettings = DEFAULT) -> str
 def answer_in(
     text: str, queries: Queries, settings: QuestionSettings = DEFAULT
 ) -> list[float] | None:
-    """What a reply answers, in the form of `Queries.truth`; None if nothing can be read from it.
+    """Returns the answer in a reply, in the form of `Queries.truth`; None if none can be read.
 
     What is read is the last answer: in brackets, or in the published form. A number of another
     count, outside its range, or another word is none.
@@ -217,15 +219,17 @@ def answer_in(
         return None
     if queries.form in ("vote", "change"):
         words = (WORDS if published else _WORDS)[queries.form]
-        found = [words.get(entry) for entry in entries]
-        return None if None in found else [float(x) for x in found if x is not None]
+        values_or_none = [words.get(entry) for entry in entries]
+        return (
+            None if None in values_or_none else [float(x) for x in values_or_none if x is not None]
+        )
     if queries.form == "absolute":
         space = queries.action_space
         assert isinstance(space, Box)
         low, high = space.low, space.high
         pattern = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
     else:
-        low, high = 0, _count(queries) - 1
+        low, high = 0, _count_choices(queries) - 1
         pattern = r"\+?\d{1,9}(?:\.0*)?"
     if not all(re.fullmatch(pattern, entry) for entry in entries):
         return None
@@ -234,15 +238,17 @@ def answer_in(
 
 
 def _entries(text: str) -> list[str] | None:
-    """The entries of a reply's last answer in brackets, in small letters; None if there is none."""
+    """Returns the entries of a reply's last answer in brackets, in small letters; None without
+    one.
+    """
     inside = marked(text, "lenient", WORD)
     if inside is None:
         return None
     return [part.strip(" '\"").lower() for part in re.split(r"[,;\n]", inside)]
 
 
-def _count(queries: Queries) -> int:
-    """How many answers there are to choose from."""
+def _count_choices(queries: Queries) -> int:
+    """Returns the number of answers to choose from."""
     if queries.form == "bins":
         return 10
     if queries.question.endswith("state"):
@@ -285,33 +291,34 @@ def _history(queries: Queries, number: int, settings: QuestionSettings) -> list[
 def _question(queries: Queries, number: int) -> str:
     i = int(queries.step[number])
 
-    def of(values: np.ndarray | None) -> str:
+    def format_part(values: np.ndarray | None) -> str:
         assert values is not None
         return _numbers(queries, values[number])
 
     numbered = queries.num_states is not None
     if queries.question == "next_action":
         return (
-            f"At step {i} the state is {of(queries.state)}. "
+            f"At step {i} the state is {format_part(queries.state)}. "
             f"Which action does the agent take at step {i}?"
         )
     if queries.question == "last_action":
         return (
-            f"At step {i} the state was {of(queries.state)}, at step {i + 1} it is "
-            f"{of(queries.next_state)}. Which action did the agent take at step {i}?"
+            f"At step {i} the state was {format_part(queries.state)}, at step {i + 1} it is "
+            f"{format_part(queries.next_state)}. Which action did the agent take at step {i}?"
         )
     if queries.question == "argue":
         return (
-            f"At step {i} the state is {of(queries.state)}. It is said that the agent then takes "
-            f"action {of(queries.action)}. Argue for it or against it: is it what the agent does?"
+            f"At step {i} the state is {format_part(queries.state)}. It is said that the agent "
+            f"then takes action {format_part(queries.action)}. Argue for it or against it: is it "
+            "what the agent does?"
         )
     if queries.question == "next_state":
         assert queries.reward is not None
         ask = "What is the state" if numbered else "How does each element of the state change"
         return (
-            f"At step {i} the state is {of(queries.state)}; the agent takes action "
-            f"{of(queries.action)} and is paid {pay(queries.reward[number])}. {ask} at step "
-            f"{i + 1}?"
+            f"At step {i} the state is {format_part(queries.state)}; the agent takes action "
+            f"{format_part(queries.action)} and is paid {pay(queries.reward[number])}. {ask} "
+            f"at step {i + 1}?"
         )
     ask = (
         f"What was the state at step {i}?"
@@ -319,30 +326,30 @@ def _question(queries: Queries, number: int) -> str:
         else f"How did each element of the state change from step {i} to step {i + 1}?"
     )
     return (
-        f"At step {i} the agent took action {of(queries.action)}; at step {i + 1} the state is "
-        f"{of(queries.next_state)}. {ask}"
+        f"At step {i} the agent took action {format_part(queries.action)}; at step {i + 1} "
+        f"the state is {format_part(queries.next_state)}. {ask}"
     )
 
 
-def _how(queries: Queries) -> str:
-    """What an answer is made of."""
+def _answer_instructions(queries: Queries) -> str:
+    """Returns instructions for the form of an answer."""
     count = queries.truth.shape[1]
-    each = "" if count == 1 else f" {count} of them, one for each entry, in order."
+    for_each = "" if count == 1 else f" {count} of them, one for each entry, in order."
     if queries.form == "vote":
         return "Answer yes or no."
     if queries.form == "change":
         words = ", ".join(CHANGES.values())
         return f"Answer with one of the words {words} for each of the {count} elements, in order."
     if queries.form == "discrete":
-        what = "an action" if queries.question.endswith("action") else "a state"
-        return f"Answer with the number of {what}, from 0 to {_count(queries) - 1}."
+        object_name = "an action" if queries.question.endswith("action") else "a state"
+        return f"Answer with the number of {object_name}, from 0 to {_count_choices(queries) - 1}."
     space = queries.action_space
     assert isinstance(space, Box)
     if queries.form == "absolute":
-        return f"Answer with a number from {space.low:g} to {space.high:g}.{each}"
+        return f"Answer with a number from {space.low:g} to {space.high:g}.{for_each}"
     edges = np.linspace(space.low, space.high, 11)
     parts = "; ".join(
         f"{n}: {low:g} <= action {'<=' if n == 9 else '<'} {high:g}"
         for n, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True))
     )
-    return f"Answer with the number of the part of the range that it lies in ({parts}).{each}"
+    return f"Answer with the number of the part of the range that it lies in ({parts}).{for_each}"

@@ -1,7 +1,7 @@
-"""A language model is asked about agents' minds: many questions at once, every reply kept.
+"""Asks a language model many questions about agents at once, and stores every reply.
 
-What was asked lies on disk before the next question is; a run that is started again asks only what
-it has no reply to. Replies that cannot be read count as wrong (`Answers.parsed`), never as an
+Every question is on disk before the next one is asked; a run that is started again asks only those
+without a reply. Replies that cannot be read count as wrong (`Answers.parsed`), never as an
 error.
 """
 
@@ -31,14 +31,14 @@ from gpicljax.systems.mental_modelling.prompts.questions import (
 
 
 class LanguageAnswers(NamedTuple):
-    """What a language model has answered to Q queries.
+    """A language model's answers to Q queries.
 
     Attributes:
-      answers: for `systems.mental_modelling.measures.score`.
+      answers: the answers in the replies.
       replies: Q raw texts; None where there is none yet.
       usage: tokens, earlier parts of the run included.
-      faults: what went wrong, in words.
-      echoes: how many replies have the placeholder of the form that was asked for as an answer.
+      faults: messages of the faults.
+      echoes: number of replies that repeat the placeholder as an answer.
       tally: replies by outcome.
     """
 
@@ -50,22 +50,22 @@ class LanguageAnswers(NamedTuple):
     tally: ReplyTally
 
     @property
-    def complete(self) -> bool:
-        """Whether every query has a reply; else the same call asks for the rest."""
+    def is_complete(self) -> bool:
+        """Returns whether every query has a reply; else the same call asks for the rest."""
         return None not in self.replies
 
     def in_words(self) -> str:
-        """What happened, in a line or two."""
-        said = sum(reply is not None for reply in self.replies)
+        """Returns a summary in a line or two."""
+        reply_count = sum(reply is not None for reply in self.replies)
         read, wrote, requests = self.usage
         text = (
-            f"{said} of {len(self.replies)} questions have a reply ({self.tally.in_words()}), "
-            f"{self.echoes} repeat the placeholder; {requests} requests, {read} tokens read, "
-            f"{wrote} written. "
+            f"{reply_count} of {len(self.replies)} questions have a reply "
+            f"({self.tally.in_words()}), {self.echoes} repeat the placeholder; "
+            f"{requests} requests, {read} tokens read, {wrote} written. "
             + (f"{len(self.faults)} faults, the last: {self.faults[-1]}" if self.faults else "")
         ).rstrip()
-        more = "\nNot complete: the same call goes on where it was left."
-        return text if self.complete else text + more
+        note = "\nNot complete: the same call goes on where it was left."
+        return text if self.is_complete else text + note
 
 
 def ask_questions(
@@ -122,8 +122,8 @@ def ask_questions(
     model.check()
     replies: list[str | None] = [None] * len(queries.truth)
 
-    def ask(conversation: Conversation, which: Sequence[int]) -> None:
-        for number in which:
+    def ask(conversation: Conversation, numbers: Sequence[int]) -> None:
+        for number in numbers:
             try:
                 reply = conversation.ask(question_messages(queries, number, settings))
             except BudgetSpent as error:
@@ -140,7 +140,7 @@ def ask_questions(
     with run:
         jobs = []
         for episode in dict.fromkeys(queries.episode.tolist()):
-            which = np.flatnonzero(queries.episode == episode).tolist()
+            numbers = np.flatnonzero(queries.episode == episode).tolist()
             about = {
                 "what": "mental modelling",
                 "environment": queries.environment,
@@ -149,17 +149,17 @@ def ask_questions(
                 "history": queries.history,
                 "decimals": queries.decimals,
                 "episode": episode,
-                "steps": queries.step[which].tolist(),
+                "steps": queries.step[numbers].tolist(),
                 "settings": changed_settings(settings),
                 "seed": seed,
             }
             jobs.append(
-                (run.open(f"episode_{episode:04d}", about, seed * 100_003 + episode), which)
+                (run.open(f"episode_{episode:04d}", about, seed * 100_003 + episode), numbers)
             )
         running = [run.submit(ask, *job) for job in jobs]
         for job in running:
             job.result()
     read = [None if reply is None else answer_in(reply, queries, settings) for reply in replies]
     echoes = sum(reply is not None and is_echo(reply, queries, settings) for reply in replies)
-    said = answers_of(queries, read)
-    return LanguageAnswers(said, tuple(replies), run.usage, run.faults, echoes, run.tally)
+    answers = answers_of(queries, read)
+    return LanguageAnswers(answers, tuple(replies), run.usage, run.faults, echoes, run.tally)

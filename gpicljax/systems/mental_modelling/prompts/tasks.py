@@ -1,4 +1,4 @@
-"""What a language model is told about a task, in this project's own words.
+"""Descriptions of tasks for language models, in this project's own words.
 
 Source of the facts: the environments' documentation; which fields there are, appendix A.2 of Lu et
 al. (2024), "Mental modelling of reinforcement learning agents by language models".
@@ -13,7 +13,7 @@ from gpicljax.registration import unversioned
 
 
 class TaskText(NamedTuple):
-    """A task's parts, each a few sentences; empty where nothing is told.
+    """A description of a task in parts of a few sentences, empty if unknown.
 
     Attributes:
       task: what it is about.
@@ -165,5 +165,5 @@ TASKS: Mapping[str, TaskText] = {
 
 
 def task_text(environment: str) -> TaskText | None:
-    """What there is to tell about an environment; None if nothing is known."""
+    """Returns the description of an environment; None if there is none."""
     return TASKS.get(unversioned(environment))

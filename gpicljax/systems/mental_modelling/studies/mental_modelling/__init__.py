@@ -1,4 +1,4 @@
-"""What goes on in an agent's mind, and whether copying its last action says as much.
+"""Mental modelling: predictions of an agent by rules, readers and language models.
 
     python experiments/mental_modelling.py collect
     python experiments/mental_modelling.py

@@ -177,8 +177,8 @@ class CollectConfig(DataConfig):
     def validate(self) -> None:
         """Refuses unknown tasks and kinds."""
         super().validate()
-        known = set(self.tasks) <= set(TASKS) and bool(self.tasks)
-        check_config(known, "tasks", self.tasks, ", ".join(TASKS))
+        fits = set(self.tasks) <= set(TASKS) and bool(self.tasks)
+        check_config(fits, "tasks", self.tasks, ", ".join(TASKS))
         kinds = {kind for name in self.tasks for kind in TASKS[name].kinds}
         check_config(set(self.kinds) <= kinds, "kinds", self.kinds, ", ".join(sorted(kinds)))
 
@@ -190,22 +190,22 @@ COLLECT = {
 }
 
 
-_TOLD = {
+_OWN_WORDING = {
     "indexed": QuestionSettings(),
     "lists": QuestionSettings(indexed=False),
     "no-dynamics": QuestionSettings(dynamics=False),
     "no-instructions": QuestionSettings(instructions=False),
 }
 PROMPTS: dict[str, QuestionSettings] = {
-    **_TOLD,
+    **_OWN_WORDING,
     **{
-        f"{name}-no-reasoning": dataclasses.replace(told, reasons=False)
-        for name, told in _TOLD.items()
+        f"{name}-no-reasoning": dataclasses.replace(settings, reasons=False)
+        for name, settings in _OWN_WORDING.items()
     },
     "paper": QuestionSettings(wording="paper"),
     "paper-lists": QuestionSettings(indexed=False, wording="paper"),
 }
-"""How a language model is asked, by name; with the published wording: `paper`."""
+"""Settings of a language model's questions, by name; with the published wording: `paper`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,8 +247,8 @@ class Config(TrainingConfig):
         """Refuses unknown questions and prompts, and sizes of history that are none."""
         super().validate()
         self.llm.check_prompts(PROMPTS)
-        known = bool(self.questions) and set(self.questions) <= set(QUESTIONS)
-        check_config(known, "questions", self.questions, ", ".join(QUESTIONS))
+        fits = bool(self.questions) and set(self.questions) <= set(QUESTIONS)
+        check_config(fits, "questions", self.questions, ", ".join(QUESTIONS))
         check_config(bool(self.histories), "histories", self.histories, "at least one")
 
 

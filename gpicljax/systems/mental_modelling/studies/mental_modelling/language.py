@@ -1,4 +1,4 @@
-"""How a language model is asked in the study `mental_modelling`, and what that comes to."""
+"""Language models in the study `mental_modelling`: requests, replies and their number."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from gpicljax.systems.mental_modelling.prompts.tasks import TASKS, task_text
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PROMPTS, Config
 
 
-def asked_in_words(config: Config, tasks: Iterable[str], cells: Iterable[Queries]) -> str:
-    """Which language model is asked, and in a dry run how much; else its server is tried first.
+def describe_language_model(config: Config, tasks: Iterable[str], cells: Iterable[Queries]) -> str:
+    """Returns the language model in words, in a dry run with its usage; else tries its server
+    first.
 
     Args:
       config: the configuration; it names a model.
@@ -38,13 +39,13 @@ def asked_in_words(config: Config, tasks: Iterable[str], cells: Iterable[Queries
     instructed = any(PROMPTS[prompt].instructions for prompt in config.llm.prompts)
     published = any(PROMPTS[prompt].wording == "paper" for prompt in config.llm.prompts)
     for name in tasks:
-        accepted = f"no-instructions: nothing is told about {name}, only about {', '.join(TASKS)}"
-        told = not instructed or task_text(name) is not None
-        check_config(told, "llm.prompts", config.llm.prompts, accepted)
-        accepted = f"others than paper: nothing is published about {name}, only about "
-        accepted += ", ".join(task_names())
-        there = not published or is_published(name)
-        check_config(there, "llm.prompts", config.llm.prompts, accepted)
+        expected = f"no-instructions: nothing is told about {name}, only about {', '.join(TASKS)}"
+        has_text = not instructed or task_text(name) is not None
+        check_config(has_text, "llm.prompts", config.llm.prompts, expected)
+        expected = f"others than paper: nothing is published about {name}, only about "
+        expected += ", ".join(task_names())
+        has_publication = not published or is_published(name)
+        check_config(has_publication, "llm.prompts", config.llm.prompts, expected)
     if config.dry_run:
         log_once("counting requests and tokens ...")
         return config.llm.expected(expected_usage(config, cells))
@@ -56,38 +57,40 @@ def asked_in_words(config: Config, tasks: Iterable[str], cells: Iterable[Queries
 
 
 def expected_usage(config: Config, cells: Iterable[Queries]) -> Usage:
-    """Requests, and an estimate of the tokens read."""
+    """Returns the number of requests, and an estimate of the tokens read."""
     total = Usage(0, 0, 0)
     for queries in cells:
-        some = pick_queries(queries, config.asked, config.seed)
+        picked = pick_queries(queries, config.asked, config.seed)
         for prompt in config.llm.prompts:
-            for number in range(len(some.truth)):
-                total += usage_of(question_messages(some, number, PROMPTS[prompt]), "")
+            for number in range(len(picked.truth)):
+                total += usage_of(question_messages(picked, number, PROMPTS[prompt]), "")
     return total
 
 
 def cell_name(queries: Queries) -> str:
-    """The folder of the replies to queries of one task, question, form and size of history."""
+    """Returns the folder of the replies to queries of one task, question, form and size of
+    history.
+    """
     return f"{queries.environment}-{queries.question}-{queries.form}-{queries.history}"
 
 
-def told(
+def language_model_answers(
     config: Config, queries: Queries, ledger: Ledger
 ) -> Iterator[tuple[str, Queries, LanguageAnswers]]:
-    """What a language model answers to some of the queries, by prompt, while its budget lasts.
+    """Yields a language model's answers to some of the queries, by prompt, while its budget lasts.
 
     Queries that it was not asked any more, or has no reply to, are left out.
     """
-    some = pick_queries(queries, config.asked, config.seed)
+    picked = pick_queries(queries, config.asked, config.seed)
     run = config.run_folder("mental_modelling") / "replies"
     for prompt in config.llm.prompts:
         if ledger.exhausted:
             return
         settings = PROMPTS[prompt]
         cell = cell_name(queries)
-        said = ask_questions(
-            some,
-            config.llm.client(answer_schema(some, settings)),
+        language_answers = ask_questions(
+            picked,
+            config.llm.client(answer_schema(picked, settings)),
             run / prompt / cell,
             settings,
             budget=ledger,
@@ -95,9 +98,9 @@ def told(
             at_once=config.llm.threads,
             seed=config.seed,
         )
-        if not said.complete:
-            log_once(f"{cell}, {prompt}: {said.in_words()}")
-        which = np.flatnonzero([reply is not None for reply in said.replies])
-        if len(which):
-            answers = Answers(*(np.asarray(x)[which] for x in said.answers))
-            yield prompt, take_queries(some, which), said._replace(answers=answers)
+        if not language_answers.is_complete:
+            log_once(f"{cell}, {prompt}: {language_answers.in_words()}")
+        indices = np.flatnonzero([reply is not None for reply in language_answers.replies])
+        if len(indices):
+            answers = Answers(*(np.asarray(x)[indices] for x in language_answers.answers))
+            yield prompt, take_queries(picked, indices), language_answers._replace(answers=answers)

@@ -1,4 +1,4 @@
-"""How the study `mental_modelling` is built and run."""
+"""Building and running the study `mental_modelling`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpicljax.systems.mental_modelling.measures.baselines import baseline_answer
 from gpicljax.systems.mental_modelling.measures.physics import is_lawful, physics_answers
 from gpicljax.systems.mental_modelling.measures.questions import Queries
 from gpicljax.systems.mental_modelling.measures.reader import (
-    Reader,
+    TrainedReader,
     answers_of_readers,
     reader_answers,
     train_readers,
@@ -35,23 +35,23 @@ from gpicljax.systems.mental_modelling.measures.results import (
     QuestionResult,
     best_rule,
     compare,
-    pooled,
+    pool_readers,
     result_row,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
 from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import collect, load
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PRESETS, Config
 from gpicljax.systems.mental_modelling.studies.mental_modelling.language import (
-    asked_in_words,
-    told,
+    describe_language_model,
+    language_model_answers,
 )
 from gpicljax.systems.mental_modelling.studies.mental_modelling.queries import (
     cells_of,
     episodes_of,
     histories_of,
-    long_enough,
     queries_of,
-    split,
+    split_episodes,
+    take_long_enough,
     tasks_of,
 )
 from gpicljax.systems.mental_modelling.studies.mental_modelling.report import OTHER_KINDS, report
@@ -59,28 +59,32 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.review import re
 
 
 def build(config: Config) -> Program:
-    """Nothing but readers is trained, and these are no agents."""
+    """Returns the program; only readers are trained, which are no agents."""
     tasks = tasks_of(config)
     details = {"language model": "none"}
     if config.llm.asks:
-        details = {"language model": asked_in_words(config, tasks, cells_of(config, tasks))}
+        details = {
+            "language model": describe_language_model(config, tasks, cells_of(config, tasks))
+        }
 
-    def measured(run: RunDirectory) -> dict[str, Any]:
+    def measure(run: RunDirectory) -> dict[str, Any]:
         rows: list[QuestionResult] = []
-        compared: list[Comparison] = []
+        comparisons: list[Comparison] = []
         records: list[ICLRecord] = []
         readers: dict[str, Any] = {}
         ledger = config.llm.ledger(log_once if config.progress else None)
         for name, folders in tasks.items():
-            some, beside, learning, about = _task(config, name, episodes_of(folders), ledger)
-            rows += some
-            compared += beside
-            records += learning
+            task_rows, task_comparisons, task_records, about = _measure_task(
+                config, name, episodes_of(folders), ledger
+            )
+            rows += task_rows
+            comparisons += task_comparisons
+            records += task_records
             readers[name] = about
         spent = config.llm.spent(ledger) if config.llm.asks else ""
         return {
             "rows": rows,
-            "compared": compared,
+            "compared": comparisons,
             "icl": records,
             "about": {"tasks": readers, "language_model": spent},
         }
@@ -88,17 +92,17 @@ def build(config: Config) -> Program:
     return Program(
         title=f"Mental modelling of agents in {', '.join(tasks)}",
         details=details,
-        host_measures=measured,
+        host_measures=measure,
     )
 
 
 def kind_of(name: str) -> str:
-    """The kind of an agent, by its name."""
+    """Returns the kind of an agent, by its name."""
     return name.partition(" ")[0]
 
 
 def keys_of(config: Config, name: str) -> list[jax.Array]:
-    """A key for each seed's reader."""
+    """Returns a key for each seed's reader."""
     root = named_key(config.seed, name)
     return [jax.random.fold_in(root, np.uint32(n)) for n in range(config.seeds)]
 
@@ -107,63 +111,74 @@ def _jit_within_memory(function: Callable[..., Any]) -> Callable[..., Any]:
     return within_memory(jax.jit(function), "the training of a reader")
 
 
-class Strangers(NamedTuple):
+class OtherKindReaders(NamedTuple):
     """Readers that have each seen all kinds of agents but one.
 
     Attributes:
       readers: of each seed, one for each kind that is asked about.
-      which: `int[N]`, which of them is asked about an episode.
+      reader_numbers: `int[N]`, which of them is asked about an episode.
     """
 
-    readers: list[list[Reader]]
-    which: np.ndarray
+    readers: list[list[TrainedReader]]
+    reader_numbers: np.ndarray
 
 
-def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> Strangers | None:
-    """Trains them; None where there are no agents of other kinds for one of them."""
-    kinds = list(dict.fromkeys(map(kind_of, asked.agents)))
-    others = [np.array([kind_of(agent) != kind for agent in known.agents]) for kind in kinds]
-    if not all(some.any() for some in others):
+def train_other_kind_readers(
+    config: Config, name: str, training_episodes: Episodes, test_episodes: Episodes
+) -> OtherKindReaders | None:
+    """Trains readers without one kind each; returns None if one of them would have no agents."""
+    kinds = list(dict.fromkeys(map(kind_of, test_episodes.agents)))
+    is_other_kind = [
+        np.array([kind_of(agent) != kind for agent in training_episodes.agents]) for kind in kinds
+    ]
+    if not all(mask.any() for mask in is_other_kind):
         return None
     trained = [
         train_readers(
             keys_of(config, f"{name} without {kind}"),
-            take_episodes(known, some),
+            take_episodes(training_episodes, mask),
             config.reader,
             decimals=config.decimals,
             jit=_jit_within_memory,
         )
-        for kind, some in zip(kinds, others, strict=True)
+        for kind, mask in zip(kinds, is_other_kind, strict=True)
     ]
-    readers = [list(each) for each in zip(*trained, strict=True)]
-    return Strangers(readers, np.array([kinds.index(kind_of(agent)) for agent in asked.agents]))
+    readers = [list(seed_readers) for seed_readers in zip(*trained, strict=True)]
+    return OtherKindReaders(
+        readers, np.array([kinds.index(kind_of(agent)) for agent in test_episodes.agents])
+    )
 
 
 def answers_of_all(
-    queries: Queries, readers: Sequence[Reader] = (), others: Strangers | None = None
+    queries: Queries,
+    readers: Sequence[TrainedReader] = (),
+    other_kind_readers: OtherKindReaders | None = None,
 ) -> dict[str, list[Answers]]:
-    """The answers of everything but language models: of rules one, of readers one for each seed."""
+    """Returns the answers of rules, one each, and of readers, one for each seed."""
     rules = baseline_answers(queries)
     if is_lawful(queries):
         # With less history than a law needs, what regression says.
         rules["physics"] = physics_answers(queries) or rules["ridge regression"]
-    found = {name: [answers] for name, answers in rules.items()}
+    answers_by_name = {name: [answers] for name, answers in rules.items()}
     if readers:
-        found["reader"] = [reader_answers(reader, queries) for reader in readers]
-    if others is not None:
-        which = others.which[queries.episode]
-        found[OTHER_KINDS] = [answers_of_readers(each, queries, which) for each in others.readers]
-    return found
+        answers_by_name["reader"] = [reader_answers(reader, queries) for reader in readers]
+    if other_kind_readers is not None:
+        reader_numbers = other_kind_readers.reader_numbers[queries.episode]
+        answers_by_name[OTHER_KINDS] = [
+            answers_of_readers(seed_readers, queries, reader_numbers)
+            for seed_readers in other_kind_readers.readers
+        ]
+    return answers_by_name
 
 
 def nulls_of(
-    config: Config, known: Episodes | None, sizes: tuple[int, ...]
+    config: Config, training_episodes: Episodes | None, sizes: tuple[int, ...]
 ) -> Iterator[str | None]:
-    """The best rule for each question and form, chosen on the agents that are not asked about.
+    """Yields the best rule for each question and form, chosen on agents that are not asked about.
 
     None for all where there are no such agents.
     """
-    long = long_enough(known, sizes) if known is not None else None
+    long = take_long_enough(training_episodes, sizes) if training_episodes is not None else None
     if long is None or not len(long.length) or max(sizes) == 0:
         yield from itertools.repeat(None)
     else:
@@ -171,21 +186,24 @@ def nulls_of(
 
 
 def icl_of_reader(
-    name: str, sizes: tuple[int, ...], asked: list[Queries], found: list[dict[str, list[Answers]]]
+    name: str,
+    sizes: tuple[int, ...],
+    sized_queries: list[Queries],
+    answers_by_size: list[dict[str, list[Answers]]],
 ) -> list[ICLRecord]:
-    """The reader's accuracy on one question by size of history, beside rules on the same queries.
+    """Returns the reader's accuracy on one question by size of history, beside rules.
 
     Empty for other questions than the next action, or without a reader or a history.
     """
-    first = asked[0]
-    wanted = first.question == "next_action" and first.form != "absolute"
-    if not wanted or len(sizes) < 2 or "reader" not in found[0]:
+    first = sized_queries[0]
+    is_reported = first.question == "next_action" and first.form != "absolute"
+    if not is_reported or len(sizes) < 2 or "reader" not in answers_by_size[0]:
         return []
     right = {
         answerer: np.array(
             [
-                [score_answers(queries, said).right for said in each[answerer]]
-                for queries, each in zip(asked, found, strict=True)
+                [score_answers(queries, answers).right for answers in size_answers[answerer]]
+                for queries, size_answers in zip(sized_queries, answers_by_size, strict=True)
             ],
             np.float64,
         ).transpose(1, 2, 0)
@@ -211,30 +229,35 @@ def icl_of_reader(
     ]
 
 
-def _task(
+def _measure_task(
     config: Config, name: str, episodes: Episodes, ledger: Ledger
 ) -> tuple[list[QuestionResult], list[Comparison], list[ICLRecord], dict[str, Any]]:
-    """Rows, comparisons and records of one task, and what else to report about it."""
-    known, asked = split(config, episodes)
-    sizes = histories_of(config, asked)
-    long = long_enough(asked, sizes)
-    readers, others, nats = [], None, float("nan")
-    if known is not None:
+    """Returns rows, comparisons and records of one task, and other facts about it."""
+    training_episodes, test_episodes = split_episodes(config, episodes)
+    sizes = histories_of(config, test_episodes)
+    long = take_long_enough(test_episodes, sizes)
+    readers, other_kind_readers, nats = [], None, float("nan")
+    if training_episodes is not None:
         keys = keys_of(config, name)
         readers = train_readers(
-            keys, known, config.reader, decimals=config.decimals, jit=_jit_within_memory
+            keys, training_episodes, config.reader, decimals=config.decimals, jit=_jit_within_memory
         )
         nats = float(np.mean([reader.nats[-10:] for reader in readers]))
-        others = strangers(config, name, known, long) if config.other_kinds else None
-    kinds = np.array([kind_of(agent) for agent in asked.agents])
+        other_kind_readers = (
+            train_other_kind_readers(config, name, training_episodes, long)
+            if config.other_kinds
+            else None
+        )
+    kinds = np.array([kind_of(agent) for agent in test_episodes.agents])
     about = {
-        "agents": len(set(asked.agents)),
-        "episodes": len(asked.length),
-        "mean_return": float(asked.returns.mean()),
+        "agents": len(set(test_episodes.agents)),
+        "episodes": len(test_episodes.length),
+        "mean_return": float(test_episodes.returns.mean()),
         "returns": {
-            kind: float(asked.returns[kinds == kind].mean()) for kind in dict.fromkeys(kinds)
+            kind: float(test_episodes.returns[kinds == kind].mean())
+            for kind in dict.fromkeys(kinds)
         },
-        "agents_read": len(set(known.agents)) if known else 0,
+        "agents_read": len(set(training_episodes.agents)) if training_episodes else 0,
         "readers": len(readers),
         "reader_nats": nats,
         "histories": list(sizes),
@@ -243,85 +266,98 @@ def _task(
         f"{name}: {about['agents']} unseen agents, {about['episodes']} episodes, nats {nats:.3f}"
     )
     rows: list[QuestionResult] = []
-    compared: list[Comparison] = []
+    comparisons: list[Comparison] = []
     records: list[ICLRecord] = []
-    nulls = nulls_of(config, known, sizes)
-    for asked, null in zip(queries_of(config, long, sizes), nulls, strict=False):
+    nulls = nulls_of(config, training_episodes, sizes)
+    for test_episodes, null in zip(queries_of(config, long, sizes), nulls, strict=False):
         # With nothing else to choose it on, the rule is the best on these very queries.
-        chosen = null or (best_rule(asked) if max(sizes) else "majority")
-        answers = [answers_of_all(queries, readers, others) for queries in asked]
-        records += icl_of_reader(name, sizes, asked, answers)
-        for answerer, said in answers[0].items():
-            triples = _beside(asked, answers, answerer, chosen)
-            rows += _rows(triples, answerer, len(said))
-            compared += _compared(triples, answerer, chosen, readers=len(said))
+        chosen = null or (best_rule(test_episodes) if max(sizes) else "majority")
+        answers = [
+            answers_of_all(queries, readers, other_kind_readers) for queries in test_episodes
+        ]
+        records += icl_of_reader(name, sizes, test_episodes, answers)
+        for answerer, answerer_answers in answers[0].items():
+            triples = _pair_answers(test_episodes, answers, answerer, chosen)
+            rows += _rows(triples, answerer, len(answerer_answers))
+            comparisons += _comparisons(triples, answerer, chosen, readers=len(answerer_answers))
             if answerer == OTHER_KINDS:
-                usual = _beside(asked, answers, answerer, "reader")
-                compared += _compared(usual, answerer, "reader", readers=len(said))
+                reader_triples = _pair_answers(test_episodes, answers, answerer, "reader")
+                comparisons += _comparisons(
+                    reader_triples, answerer, "reader", readers=len(answerer_answers)
+                )
         if config.llm.asks:
-            some, more = _language(config, asked, chosen, ledger)
-            rows += some
-            compared += more
-    return rows, compared, records, about
+            model_rows, model_comparisons = _measure_language_model(
+                config, test_episodes, chosen, ledger
+            )
+            rows += model_rows
+            comparisons += model_comparisons
+    return rows, comparisons, records, about
 
 
 Triple = tuple[Queries, Answers, Answers]
 """Queries of one size of history, the answers to them, and those of what they are compared with."""
 
 
-def _beside(
-    asked: Sequence[Queries],
+def _pair_answers(
+    sized_queries: Sequence[Queries],
     answers: Sequence[Mapping[str, Sequence[Answers]]],
     answerer: str,
-    other: str,
+    opponent: str,
 ) -> list[Triple]:
-    """Two answerers side by side, for each size of history."""
-    both = zip(asked, answers, strict=True)
-    return [pooled(queries, each[answerer], each[other]) for queries, each in both]
+    """Returns two answerers side by side, for each size of history."""
+    pairs = zip(sized_queries, answers, strict=True)
+    return [
+        pool_readers(queries, size_answers[answerer], size_answers[opponent])
+        for queries, size_answers in pairs
+    ]
 
 
-def _language(
-    config: Config, asked: Sequence[Queries], null: str, ledger: Ledger
+def _measure_language_model(
+    config: Config, sized_queries: Sequence[Queries], null: str, ledger: Ledger
 ) -> tuple[list[QuestionResult], list[Comparison]]:
-    """Rows and comparisons of a language model with one question, by prompt."""
+    """Returns rows and comparisons of a language model with one question, by prompt."""
     answered: dict[str, list[Triple]] = {}
     echoes: Counter[str] = Counter()
     tallies: defaultdict[str, ReplyTally] = defaultdict(ReplyTally)
-    for queries in asked:
-        for prompt, some, said in told(config, queries, ledger):
-            rule = baseline_answers(some)[null]
-            answered.setdefault(prompt, []).append((some, said.answers, rule))
+    for queries in sized_queries:
+        for prompt, answered_queries, language_answers in language_model_answers(
+            config, queries, ledger
+        ):
+            rule = baseline_answers(answered_queries)[null]
+            answered.setdefault(prompt, []).append(
+                (answered_queries, language_answers.answers, rule)
+            )
             if queries.history > 0:
-                echoes[prompt] += said.echoes
-                tallies[prompt] += said.tally
+                echoes[prompt] += language_answers.echoes
+                tallies[prompt] += language_answers.tally
     rows: list[QuestionResult] = []
-    compared: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for prompt, triples in answered.items():
         rows += _rows(triples, config.llm.name, prompt=prompt)
         counts = tallies[prompt].counts
-        more = {"prompt": prompt, "echoes": echoes[prompt]}
-        more |= {"refused": counts["refused"], "cut_off": counts["cut off"]}
-        compared += _compared(triples, config.llm.name, null, **more)
-    return rows, compared
+        options = {"prompt": prompt, "echoes": echoes[prompt]}
+        options |= {"refused": counts["refused"], "cut_off": counts["cut off"]}
+        comparisons += _comparisons(triples, config.llm.name, null, **options)
+    return rows, comparisons
 
 
 def _rows(
     triples: Sequence[Triple], answerer: str, readers: int = 1, prompt: str = ""
 ) -> Iterator[QuestionResult]:
-    for queries, said, _ in triples:
-        row = result_row(queries, answerer, said, prompt)
+    for queries, answers, _ in triples:
+        row = result_row(queries, answerer, answers, prompt)
         yield dataclasses.replace(row, queries=row.queries // readers)
 
 
-def _compared(
-    triples: Sequence[Triple], answerer: str, null: str, **more: Any
+def _comparisons(
+    triples: Sequence[Triple], answerer: str, null: str, **options: Any
 ) -> Iterator[Comparison]:
-    if (found := compare(triples, answerer, null, **more)) is not None:
-        yield found
+    if (comparison := compare(triples, answerer, null, **options)) is not None:
+        yield comparison
 
 
 def main(argv: list[str] | None = None) -> RunResult | Path | None:
-    """Runs the experiment, or what the first argument names."""
+    """Runs the experiment, or the command that the first argument names."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     kinds = {"collect": collect, "load": load, "review": review}
     if arguments and arguments[0] in kinds:

@@ -59,17 +59,23 @@ _NOTE = (
 
 
 def percent(value: float, low: float = math.nan, high: float = math.nan, sign: str = "") -> str:
-    """A share in per cent with its interval, if there is one."""
+    """Formats a share in per cent with its interval, if there is one."""
     text = f"{100 * value:{sign}.1f}"
     return text if math.isnan(low) else f"{text} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
 
 
-def by_question(found: Sequence[Comparison]) -> dict[tuple[str, str], dict[str, Comparison]]:
-    """Comparisons with the null by task and question, and by answerer; no language models."""
+def group_by_question(
+    comparisons: Sequence[Comparison],
+) -> dict[tuple[str, str], dict[str, Comparison]]:
+    """Returns comparisons with the null by task and question, and by answerer; no language
+    models.
+    """
     grouped: dict[tuple[str, str], dict[str, Comparison]] = {}
-    for each in found:
-        if not each.prompt and each.null != "reader":
-            grouped.setdefault((each.task, each.question), {})[each.answerer] = each
+    for comparison in comparisons:
+        if not comparison.prompt and comparison.null != "reader":
+            grouped.setdefault((comparison.task, comparison.question), {})[comparison.answerer] = (
+                comparison
+            )
     return grouped
 
 
@@ -80,100 +86,122 @@ def published_best(result: Comparison) -> str:
     return "" if best is None else f"{100 * best[1]:.1f} ({best[0]})"
 
 
-def _lead(each: Comparison | None) -> list[str]:
-    """The difference with its interval over episodes, and that over readers."""
-    if each is None:
+def _format_lead(comparison: Comparison | None) -> list[str]:
+    """Formats the difference with its interval over episodes, and that over readers."""
+    if comparison is None:
         return ["", ""]
-    over = each.over_readers
-    of_readers = f"[{100 * over.low:+.1f}, {100 * over.high:+.1f}]" if over else ""
-    return [percent(each.lead, each.lead_low, each.lead_high, "+"), of_readers]
+    over_readers = comparison.over_readers
+    reader_interval = (
+        f"[{100 * over_readers.low:+.1f}, {100 * over_readers.high:+.1f}]" if over_readers else ""
+    )
+    return [
+        percent(comparison.lead, comparison.lead_low, comparison.lead_high, "+"),
+        reader_interval,
+    ]
 
 
-def _accuracy(each: Comparison | None, interval: bool = True) -> str:
-    """The accuracy, with its interval over episodes; empty without any."""
-    if each is None:
+def _format_accuracy(comparison: Comparison | None, interval: bool = True) -> str:
+    """Formats the accuracy, with its interval over episodes; empty without any."""
+    if comparison is None:
         return ""
-    low, high = (each.low, each.high) if interval else (math.nan, math.nan)
-    return percent(each.accuracy, low, high)
+    low, high = (comparison.low, comparison.high) if interval else (math.nan, math.nan)
+    return percent(comparison.accuracy, low, high)
 
 
-def table(found: Sequence[Comparison]) -> str:
-    """Every task and question: the null, other rules, the reader and its lead, and the paper's."""
+def comparison_table(comparisons: Sequence[Comparison]) -> str:
+    """Returns a row for every task and question: null, rules, reader, its lead, and the paper's
+    model.
+    """
     names = ["task", "question", "null", "copy last", "physics", "reader", "reader - null"]
     names += ["over readers", "paper's best model"]
     lines = []
-    for (task, question), each in by_question(found).items():
-        some = next(iter(each.values()))
-        cells = [task, question.replace("_", " "), f"{percent(some.null_accuracy)} ({some.null})"]
-        cells += [_accuracy(each.get(name), False) for name in ("copy last", "physics")]
-        cells += [_accuracy(each.get("reader")), *_lead(each.get("reader"))]
-        lines.append([*cells, published_best(some)])
+    for (task, question), by_answerer in group_by_question(comparisons).items():
+        first = next(iter(by_answerer.values()))
+        cells = [task, question.replace("_", " "), f"{percent(first.null_accuracy)} ({first.null})"]
+        cells += [
+            _format_accuracy(by_answerer.get(name), False) for name in ("copy last", "physics")
+        ]
+        cells += [
+            _format_accuracy(by_answerer.get("reader")),
+            *_format_lead(by_answerer.get("reader")),
+        ]
+        lines.append([*cells, published_best(first)])
     return markdown_table(names, lines)
 
 
-def strangers_table(found: Sequence[Comparison]) -> list[str]:
-    """The reader of other kinds beside the null and the usual reader; empty without any."""
-    usual = {(x.task, x.question): x for x in found if x.null == "reader"}
+def other_kinds_table(comparisons: Sequence[Comparison]) -> list[str]:
+    """Returns the reader of other kinds beside the null and the usual reader; empty without any."""
+    with_reader = {(x.task, x.question): x for x in comparisons if x.null == "reader"}
     names = ["task", "question", "null", "reader", OTHER_KINDS, "other kinds - null"]
     names += ["over readers", "other kinds - reader", "over readers"]
     lines = []
-    for (task, question), each in by_question(found).items():
-        if mine := each.get(OTHER_KINDS):
-            cells = [task, question.replace("_", " "), percent(mine.null_accuracy)]
-            cells += [_accuracy(each.get("reader"), False), _accuracy(mine)]
-            lines.append([*cells, *_lead(mine), *_lead(usual.get((task, question)))])
+    for (task, question), by_answerer in group_by_question(comparisons).items():
+        if comparison := by_answerer.get(OTHER_KINDS):
+            cells = [task, question.replace("_", " "), percent(comparison.null_accuracy)]
+            cells += [
+                _format_accuracy(by_answerer.get("reader"), False),
+                _format_accuracy(comparison),
+            ]
+            lines.append(
+                [
+                    *cells,
+                    *_format_lead(comparison),
+                    *_format_lead(with_reader.get((task, question))),
+                ]
+            )
     return [markdown_table(names, lines)] if lines else []
 
 
-def told_table(found: Sequence[Comparison]) -> list[str]:
-    """Language models, prompt by prompt, beside the null on the same queries; empty without any."""
-    told = [each for each in found if each.prompt]
-    if not told:
+def language_model_table(comparisons: Sequence[Comparison]) -> list[str]:
+    """Returns language models, prompt by prompt, beside the null; empty without any."""
+    of_models = [comparison for comparison in comparisons if comparison.prompt]
+    if not of_models:
         return []
     names = ["task", "question", "model", "prompt", "queries", "answered", "refused", "cut off"]
     names += ["echoes", "accuracy", "null", "model - null", "paper's best model"]
     lines = []
-    for each in told:
-        cells = [each.task, each.question.replace("_", " "), each.answerer, each.prompt]
-        cells += [str(each.queries), *map(percent, (each.parsed, each.refused, each.cut_off))]
-        cells += [percent(each.echoes)]
-        cells += [percent(each.accuracy, each.low, each.high) if each.parsed else "-"]
-        cells += [f"{percent(each.null_accuracy)} ({each.null})"]
-        cells += [percent(each.lead, each.lead_low, each.lead_high, "+") if each.parsed else "-"]
-        lines.append([*cells, published_best(each)])
+    for row in of_models:
+        cells = [row.task, row.question.replace("_", " "), row.answerer, row.prompt]
+        cells += [str(row.queries), *map(percent, (row.parsed, row.refused, row.cut_off))]
+        cells += [percent(row.echoes)]
+        cells += [percent(row.accuracy, row.low, row.high) if row.parsed else "-"]
+        cells += [f"{percent(row.null_accuracy)} ({row.null})"]
+        cells += [percent(row.lead, row.lead_low, row.lead_high, "+") if row.parsed else "-"]
+        lines.append([*cells, published_best(row)])
     return ["", markdown_table(names, lines)]
 
 
 def elements_table(rows: Sequence[QuestionResult]) -> list[str]:
-    """The share of a state's elements that are told rightly, where they are asked about one by one.
+    """Returns the share of a state's elements that are predicted rightly, by task and question.
 
     Hardly any answer to a long state is right as a whole.
     """
     lines = []
-    asked = [row for row in rows if row.form == "change" and row.history > 0]
-    others = [
+    element_rows = [row for row in rows if row.form == "change" and row.history > 0]
+    answerers = [
         answerer
         for answerer in ("physics", *READERS)
-        if any(row.answerer == answerer for row in asked)
+        if any(row.answerer == answerer for row in element_rows)
     ]
-    for task, question in dict.fromkeys((row.task, row.question) for row in asked):
-        mine: dict[str, list[float]] = {}
-        for row in asked:
+    for task, question in dict.fromkeys((row.task, row.question) for row in element_rows):
+        accuracies: dict[str, list[float]] = {}
+        for row in element_rows:
             if (row.task, row.question) == (task, question):
-                mine.setdefault(row.answerer, []).append(float(np.mean(row.elements)))
-        share = {answerer: 100 * float(np.mean(values)) for answerer, values in mine.items()}
+                accuracies.setdefault(row.answerer, []).append(float(np.mean(row.elements)))
+        share = {answerer: 100 * float(np.mean(values)) for answerer, values in accuracies.items()}
         best = max(
             (answerer for answerer in share if answerer in TRIVIAL),
             key=lambda answerer: share[answerer],
         )
-        cells = [f"{share[answerer]:.1f}" if answerer in share else "" for answerer in others]
+        cells = [f"{share[answerer]:.1f}" if answerer in share else "" for answerer in answerers]
         lines.append([task, question.replace("_", " "), f"{share[best]:.1f} ({best})", *cells])
-    names = ["task", "question", "best trivial rule", *others]
+    names = ["task", "question", "best trivial rule", *answerers]
     return [markdown_table(names, lines)] if lines else []
 
 
-class Count(NamedTuple):
-    """On how many tasks and questions an answerer is ahead of the null, or behind; and of how many.
+class LeadCount(NamedTuple):
+    """Counts of tasks and questions on which an answerer is ahead of the null, or behind; and of
+    all.
 
     What lies within an interval of a paired difference, over episodes or readers, is neither.
     """
@@ -184,8 +212,8 @@ class Count(NamedTuple):
 
 
 def count_leads(
-    found: Sequence[Comparison], answerer: str = "reader", *, of_reader: bool = False
-) -> Count:
+    comparisons: Sequence[Comparison], answerer: str = "reader", *, over_reader: bool = False
+) -> LeadCount:
     """Counts one answerer's leads; numbers are not counted beside the parts of their range.
 
     Args:
@@ -193,45 +221,55 @@ def count_leads(
       answerer: its name.
       of_reader: counts its leads over the usual reader, not over the null.
     """
-    mine = [x for x in found if x.answerer == answerer and not x.is_in_numbers]
-    signs = [x.sign for x in mine if (x.null == "reader") == of_reader]
-    return Count(signs.count(1), signs.count(-1), len(signs))
+    answerer_comparisons = [
+        x for x in comparisons if x.answerer == answerer and not x.is_in_numbers
+    ]
+    signs = [x.sign for x in answerer_comparisons if (x.null == "reader") == over_reader]
+    return LeadCount(signs.count(1), signs.count(-1), len(signs))
 
 
 def report(outcome: RunResult) -> Report:
-    """Writes the rows, and draws from what was written."""
+    """Writes the rows, and draws from the written file."""
     measured = outcome.host_measured
     folder = outcome.run.path
-    rows, compared = measured["rows"], measured["compared"]
-    save_rows(folder / RESULTS, rows, compared, **measured["about"])
-    return draw(folder)._replace(icl=measured["icl"])
+    rows, comparisons = measured["rows"], measured["compared"]
+    save_rows(folder / RESULTS, rows, comparisons, **measured["about"])
+    return draw_results(folder)._replace(icl=measured["icl"])
 
 
-def draw(folder: Path) -> Report:
-    """Table and figures from a run's results file alone."""
-    rows, found, about = load_rows(folder / RESULTS)
+def draw_results(folder: Path) -> Report:
+    """Makes the table and figures from a run's results file alone."""
+    rows, comparisons, about = load_rows(folder / RESULTS)
     figures = folder / "figures"
     for task in dict.fromkeys(row.task for row in rows):
-        _figures(figures, task, [row for row in rows if row.task == task])
-    shown: dict[str, dict[str, float]] = {}
-    for each in found:
-        if each.question == "next_action" and (each.prompt or each.answerer == "reader"):
-            name = f"{each.answerer}, {each.prompt}" if each.prompt else each.answerer
-            bars = shown.setdefault(unversioned(each.task), {"null": each.null_accuracy})
-            bars[name] = each.accuracy
-            if best := best_language_model(each.task, each.question):
+        _draw_task_figures(figures, task, [row for row in rows if row.task == task])
+    accuracies: dict[str, dict[str, float]] = {}
+    for comparison in comparisons:
+        if comparison.question == "next_action" and (
+            comparison.prompt or comparison.answerer == "reader"
+        ):
+            name = (
+                f"{comparison.answerer}, {comparison.prompt}"
+                if comparison.prompt
+                else comparison.answerer
+            )
+            bars = accuracies.setdefault(
+                unversioned(comparison.task), {"null": comparison.null_accuracy}
+            )
+            bars[name] = comparison.accuracy
+            if best := best_language_model(comparison.task, comparison.question):
                 bars["paper's best model"] = best[1]
-    if shown:
+    if accuracies:
         title = "The next action, mean over sizes of history"
-        save_figure(grouped_bars(shown, title=title), figures / "tasks_next_action.png")
+        save_figure(grouped_bars(accuracies, title=title), figures / "tasks_next_action.png")
     if pictured := [name for name in PICTURED if name in about["tasks"] and _has_picture(name)]:
         save_figure(tasks_figure(pictured), figures / "tasks.png")
-    learning = _learning(rows)
-    leads = count_leads(found)
+    learning = _learning_table(rows)
+    leads = count_leads(comparisons)
     notes = [
         f"- {task}: {x['agents']} agents that the reader has not seen, {x['episodes']} episodes, "
-        f"mean return {x['mean_return']:.4g}{_returns(x)}; {x.get('readers', 1)} reader(s), which "
-        f"have read {x['agents_read']} agents; "
+        f"mean return {x['mean_return']:.4g}{_format_returns(x)}; {x.get('readers', 1)} reader(s), "
+        f"which have read {x['agents_read']} agents; "
         f"histories {', '.join(map(str, x['histories']))}"
         for task, x in about["tasks"].items()
     ]
@@ -241,15 +279,15 @@ def draw(folder: Path) -> Report:
             "",
             _NOTE,
             "",
-            table(found),
-            *told_table(found),
+            comparison_table(comparisons),
+            *language_model_table(comparisons),
             *(["", spent] if (spent := about.get("language_model")) else []),
             "",
             f"The reader, a transformer that has read other agents, is ahead of the null on "
             f"{leads.ahead} of {leads.pairs} tasks and questions and behind it on {leads.behind}; "
             "on the others an interval of the difference, over episodes or over readers, "
             "includes 0.",
-            *_strangers(found),
+            *_other_kinds_section(comparisons),
             "",
             "Elements of states that are told rightly, in %, mean over sizes of history from one "
             "step on and over elements.",
@@ -267,77 +305,85 @@ def draw(folder: Path) -> Report:
         ]
     )
     results: dict[str, Any] = {
-        f"{task}, {question}": {name: x.accuracy for name, x in each.items()}
-        | {"null": next(iter(each.values())).null}
-        | {f"{name} - null": x.lead for name, x in each.items() if name in READERS}
-        for (task, question), each in by_question(found).items()
+        f"{task}, {question}": {name: x.accuracy for name, x in by_answerer.items()}
+        | {"null": next(iter(by_answerer.values())).null}
+        | {f"{name} - null": x.lead for name, x in by_answerer.items() if name in READERS}
+        for (task, question), by_answerer in group_by_question(comparisons).items()
     }
     return Report(text, results | {"reader and null": leads._asdict()})
 
 
-def _strangers(found: Sequence[Comparison]) -> list[str]:
-    """What there is to say of a reader that has seen none of an agent's kind."""
-    leads = count_leads(found, OTHER_KINDS)
+def _other_kinds_section(comparisons: Sequence[Comparison]) -> list[str]:
+    """Returns the section on a reader that has seen none of an agent's kind."""
+    leads = count_leads(comparisons, OTHER_KINDS)
     if not leads.pairs:
         return []
-    against = count_leads(found, OTHER_KINDS, of_reader=True)
-    lost = [-x.lead for x in found if x.null == "reader" and not x.is_in_numbers]
+    over_reader = count_leads(comparisons, OTHER_KINDS, over_reader=True)
+    deficits = [-x.lead for x in comparisons if x.null == "reader" and not x.is_in_numbers]
     return [
         "",
         f"The {OTHER_KINDS} answers each question by weights that were trained without any agent "
         f"of the kind that is asked about: it is ahead of the null on {leads.ahead} of "
         f"{leads.pairs} and behind it on {leads.behind}. It is ahead of the reader on "
-        f"{against.ahead} and behind it on {against.behind}, and is on average "
-        f"{100 * np.mean(lost):.1f} points behind the reader.",
+        f"{over_reader.ahead} and behind it on {over_reader.behind}, and is on average "
+        f"{100 * np.mean(deficits):.1f} points behind the reader.",
         "",
-        *strangers_table(found),
+        *other_kinds_table(comparisons),
     ]
 
 
-def _learning(rows: Sequence[QuestionResult]) -> list[str]:
-    """The reader's in-context learning: the same queries with more and more history."""
-    mine = [row for row in rows if row.answerer == "reader" and row.form != "absolute"]
-    sizes = sorted({row.history for row in mine})
+def _learning_table(rows: Sequence[QuestionResult]) -> list[str]:
+    """Returns the reader's accuracy on the same queries with more and more history."""
+    reader_rows = [row for row in rows if row.answerer == "reader" and row.form != "absolute"]
+    sizes = sorted({row.history for row in reader_rows})
     lines = []
-    for task, question in dict.fromkeys((row.task, row.question) for row in mine):
-        some = {row.history: row for row in mine if (row.task, row.question) == (task, question)}
-        first, last = some[min(some)], some[max(some)]
+    for task, question in dict.fromkeys((row.task, row.question) for row in reader_rows):
+        by_history = {
+            row.history: row for row in reader_rows if (row.task, row.question) == (task, question)
+        }
+        first, last = by_history[min(by_history)], by_history[max(by_history)]
         potential = last.accuracy - first.accuracy
         # From where on it stays within a tenth of the potential from the end.
-        near = [n for n in some if abs(some[n].accuracy - last.accuracy) <= 0.1 * abs(potential)]
-        horizon = min(n for n in some if all(m in near for m in some if m >= n))
-        shown = "none" if first.low <= last.accuracy <= first.high else str(horizon)
-        cells = [f"{100 * some[n].accuracy:.0f}" if n in some else "" for n in sizes]
-        lines.append([task, question.replace("_", " "), *cells, f"{100 * potential:+.0f}", shown])
+        close_sizes = [
+            n
+            for n in by_history
+            if abs(by_history[n].accuracy - last.accuracy) <= 0.1 * abs(potential)
+        ]
+        horizon = min(n for n in by_history if all(m in close_sizes for m in by_history if m >= n))
+        horizon_cell = "none" if first.low <= last.accuracy <= first.high else str(horizon)
+        cells = [f"{100 * by_history[n].accuracy:.0f}" if n in by_history else "" for n in sizes]
+        lines.append(
+            [task, question.replace("_", " "), *cells, f"{100 * potential:+.0f}", horizon_cell]
+        )
     return [markdown_table(["task", "question", *sizes, "potential", "horizon"], lines)]
 
 
-def _figures(figures: Path, task: str, rows: Sequence[QuestionResult]) -> None:
+def _draw_task_figures(figures: Path, task: str, rows: Sequence[QuestionResult]) -> None:
     name = unversioned(task)
-    known = {row.answerer for row in rows}
-    models = [answerer for answerer in known if answerer not in (*TRIVIAL, "physics", *READERS)]
-    drawn = [answerer for answerer in (*DRAWN, *sorted(models)) if answerer in known]
+    answerers = {row.answerer for row in rows}
+    models = [answerer for answerer in answerers if answerer not in (*TRIVIAL, "physics", *READERS)]
+    shown = [answerer for answerer in (*DRAWN, *sorted(models)) if answerer in answerers]
     published = {
         question: ("paper's best model", best[1])
         for question in dict.fromkeys(row.question for row in rows)
         if (best := best_language_model(task, question)) is not None
     }
     save_figure(
-        history_figure(rows, drawn, levels=published, title=task), figures / f"{name}_history.png"
+        history_figure(rows, shown, levels=published, title=task), figures / f"{name}_history.png"
     )
     if any(row.form == "change" for row in rows):
         changes = [row for row in rows if row.question == "next_state"]
         save_figure(
-            elements_figure(changes, answerers=drawn, title=f"{task}: the next state"),
+            elements_figure(changes, answerers=shown, title=f"{task}: the next state"),
             figures / f"{name}_elements.png",
         )
-        groups = mean_elements([row for row in changes if row.answerer in drawn])
+        groups = mean_elements([row for row in changes if row.answerer in shown])
         save_figure(
             grouped_bars(groups, title=f"{task}: the next state, by element"),
             figures / f"{name}_elements_mean.png",
         )
     if any(row.form == "absolute" for row in rows):
-        asked = {
+        accuracies = {
             form: {
                 answerer: float(
                     np.mean(
@@ -349,21 +395,21 @@ def _figures(figures: Path, task: str, rows: Sequence[QuestionResult]) -> None:
                         ]
                     )
                 )
-                for answerer in drawn
+                for answerer in shown
                 if any((row.answerer, row.form) == (answerer, form) for row in rows)
             }
             for form in ("bins", "absolute")
         }
         save_figure(
-            grouped_bars(asked, title=f"{task}: the next action, as part or number"),
+            grouped_bars(accuracies, title=f"{task}: the next action, as part or number"),
             figures / f"{name}_bins.png",
         )
 
 
-def _returns(about: Mapping[str, Any]) -> str:
-    """The mean return of each kind of agents that is asked about."""
-    found = about.get("returns", {})
-    return f" ({', '.join(f'{kind} {mean:.4g}' for kind, mean in found.items())})" * bool(found)
+def _format_returns(about: Mapping[str, Any]) -> str:
+    """Formats the mean return of each kind of agents that is asked about."""
+    returns = about.get("returns", {})
+    return f" ({', '.join(f'{kind} {mean:.4g}' for kind, mean in returns.items())})" * bool(returns)
 
 
 def _has_picture(name: str) -> bool:
@@ -371,7 +417,7 @@ def _has_picture(name: str) -> bool:
 
 
 def tasks_figure(names: Sequence[str] = PICTURED) -> Any:
-    """Figure 7: the tasks, as they are drawn here; all must be installed."""
+    """Draws Figure 7: the tasks; all must be installed."""
     pictures = []
     for name in names:
         env = gpicljax.make(name)

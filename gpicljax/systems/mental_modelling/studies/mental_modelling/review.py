@@ -41,7 +41,7 @@ from gpicljax.systems.mental_modelling.measures.published import ERRORS, TABLE_1
 from gpicljax.systems.mental_modelling.measures.questions import Queries, pick_queries
 from gpicljax.systems.mental_modelling.measures.reviews import (
     Review,
-    agreement,
+    compare_judgements,
     load_review,
     pairs_of,
 )
@@ -81,33 +81,38 @@ class ReviewConfig:
 
 
 def review(argv: Sequence[str] | None = None) -> Path:
-    """Makes a sheet or scores filled ones; returns what was written: the page, or the tables."""
+    """Makes a sheet or scores filled ones; returns the written page or tables."""
     config = read_arguments(ReviewConfig, args=argv, prog="gpicljax run mental_modelling review")
     with failures_reported(ValueError):
-        one = (config.run is None) != (not config.scored)
-        check(one, "run", config.run, "a run's folder to make a sheet of, or --scored FILES")
-        return _scored(config) if config.scored else _sheet(config)
+        has_one_source = (config.run is None) != (not config.scored)
+        check(
+            has_one_source,
+            "run",
+            config.run,
+            "a run's folder to make a sheet of, or --scored FILES",
+        )
+        return _write_scores(config) if config.scored else _write_sheet(config)
 
 
 # The sheet ---------------------------------------------------------------------------------------
 
 
-def _sheet(config: ReviewConfig) -> Path:
+def _write_sheet(config: ReviewConfig) -> Path:
     """Writes the page about the replies of one cell of a run."""
     assert config.run is not None
-    run = _config_of(config.run)
+    run = _read_run_config(config.run)
     if config.data is not None:
         run = dataclasses.replace(run, data=config.data)
     prompt = config.prompt or run.llm.prompts[0]
     check(prompt in run.llm.prompts, "prompt", prompt, ", ".join(run.llm.prompts))
-    queries = _queries(run, config)
+    queries = _cell_queries(run, config)
     folder = config.run / "replies" / prompt / cell_name(queries)
     replies = stored_replies(folder, queries, prompt)
     name = f"{prompt}-{cell_name(queries)}"
     check(len(replies) > 0, "run", str(config.run), f"one with replies in {folder}")
     if len(replies) > config.replies:
-        kept = np.random.default_rng(run.seed).permutation(len(replies))[: config.replies]
-        replies = [replies[n] for n in np.sort(kept)]
+        indices = np.random.default_rng(run.seed).permutation(len(replies))[: config.replies]
+        replies = [replies[n] for n in np.sort(indices)]
     words = f"{config.task}, {config.question.replace('_', ' ')}, history {config.history}"
     page = review_page(f"{run.llm.name}: {words}", run.llm.name, replies)
     target = (config.out or config.run / "review") / f"{name}.html"
@@ -117,8 +122,8 @@ def _sheet(config: ReviewConfig) -> Path:
     return target
 
 
-def _config_of(run: Path) -> Config:
-    """The configuration of a run that asked a language model."""
+def _read_run_config(run: Path) -> Config:
+    """Returns the configuration of a run that asked a language model."""
     path = run / "config.json"
     try:
         stored = read_json(path)
@@ -132,12 +137,12 @@ def _config_of(run: Path) -> Config:
     return config
 
 
-def _queries(run: Config, config: ReviewConfig) -> Queries:
-    """What was asked in one cell; its first form where there are several."""
+def _cell_queries(run: Config, config: ReviewConfig) -> Queries:
+    """Returns the queries of one cell; of its first form where there are several."""
     check(config.question in run.questions, "question", config.question, ", ".join(run.questions))
-    asked = dataclasses.replace(run, questions=(config.question,), tasks=(config.task,))
+    cell_config = dataclasses.replace(run, questions=(config.question,), tasks=(config.task,))
     sizes = []
-    for queries in cells_of(asked, tasks_of(asked)):
+    for queries in cells_of(cell_config, tasks_of(cell_config)):
         if queries.history == config.history:
             return pick_queries(queries, run.asked, run.seed)
         sizes.append(queries.history)
@@ -145,7 +150,7 @@ def _queries(run: Config, config: ReviewConfig) -> Queries:
 
 
 def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
-    """The replies to queries that a run has stored, with what was asked, in order.
+    """Returns the stored replies to queries, with their questions, in order.
 
     Queries without a reply are left out.
 
@@ -157,22 +162,22 @@ def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
     Raises:
       SavedError: for a damaged transcript, or one of other queries.
     """
-    found: list[Reply] = []
+    replies: list[Reply] = []
     settings = PROMPTS[prompt]
     for episode in dict.fromkeys(queries.episode.tolist()):
         path = folder / f"episode_{episode:04d}.jsonl"
         if not path.exists():
             continue
-        which = np.flatnonzero(queries.episode == episode).tolist()
+        numbers = np.flatnonzero(queries.episode == episode).tolist()
         turns = [turn for turn in read_transcript(path)[1] if "reply" in turn]
-        for number, turn in zip(which, turns, strict=False):
-            asked = question_messages(queries, number, settings)
+        for number, turn in zip(numbers, turns, strict=False):
+            messages = question_messages(queries, number, settings)
             try:
-                same = [Message(*message) for message in turn["asked"]] == asked
+                is_same = [Message(*message) for message in turn["asked"]] == messages
                 text = str(turn["reply"])
             except (KeyError, TypeError) as error:
                 raise SavedError(f"{path} is damaged ({error})") from error
-            if not same:
+            if not is_same:
                 raise SavedError(
                     f"{path} has other questions than the run's data make now: "
                     f"--data FOLDER names the episodes that were asked about"
@@ -183,15 +188,15 @@ def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
             answers[number] = answer_in(text, queries, settings)
             right = score_answers(queries, answers_of(queries, answers)).right[number]
             about = f"episode {episode}, step {queries.step[number]}"
-            question = "\n\n".join(message.content for message in asked)
-            found.append(Reply(question, text, bool(right), about))
-    return found
+            question = "\n\n".join(message.content for message in messages)
+            replies.append(Reply(question, text, bool(right), about))
+    return replies
 
 
 # The tables --------------------------------------------------------------------------------------
 
 
-def _scored(config: ReviewConfig) -> Path:
+def _write_scores(config: ReviewConfig) -> Path:
     """Writes the tables and figures of filled sheets."""
     reviews = [load_review(path) for path in config.scored]
     out = config.out or config.scored[0].parent
@@ -205,7 +210,7 @@ def _scored(config: ReviewConfig) -> Path:
 
 
 def review_tables(reviews: Sequence[Review]) -> str:
-    """Tables 1 and 2 of filled sheets, beside the paper's.
+    """Returns Tables 1 and 2 of filled sheets, beside the paper's.
 
     Args:
       reviews: one or more.
@@ -213,12 +218,12 @@ def review_tables(reviews: Sequence[Review]) -> str:
     Raises:
       ValueError: if two of them are of one reviewer and sheet.
     """
-    paired = pairs_of(reviews)
-    names = [f"{one.model} ({one.judge}), of {len(one.errors)}" for one in reviews]
+    pairs = pairs_of(reviews)
+    names = [f"{review.model} ({review.judge}), of {len(review.errors)}" for review in reviews]
     names += [f"{model}, paper, of 50" for model in TABLE_1]
-    counts = [*(one.error_counts for one in reviews), *TABLE_1.values()]
+    counts = [*(review.error_counts for review in reviews), *TABLE_1.values()]
     lines = ["# Replies as reviewers judge them", "", "Replies with an error of each type:", ""]
-    errors = [[error, *(each[n] for each in counts)] for n, error in enumerate(ERRORS)]
+    errors = [[error, *(column[n] for column in counts)] for n, error in enumerate(ERRORS)]
     lines += [
         markdown_table(["error", *names], errors),
         "",
@@ -227,21 +232,23 @@ def review_tables(reviews: Sequence[Review]) -> str:
         "",
     ]
     rows = []
-    for one in reviews:
-        both = agreement(one.right, np.where(one.judged, one.automatic, np.nan))
-        shares = one.manual_accuracy, one.automatic_accuracy, both.share
-        cells = [one.model, one.judge, str(both.replies), *map(_percent, shares)]
-        rows.append([*cells, _number(both.kappa)])
+    for review in reviews:
+        agreed = compare_judgements(
+            review.right, np.where(review.is_judged, review.automatic, np.nan)
+        )
+        shares = review.manual_accuracy, review.automatic_accuracy, agreed.share
+        cells = [review.model, review.judge, str(agreed.replies), *map(_percent, shares)]
+        rows.append([*cells, _number(agreed.kappa)])
     for model, (manual, automatic) in TABLE_2.items():
         shares = _percent(manual), _percent(automatic)
         rows.append([model, "paper", 50, *shares, "not printed", "not printed"])
     head = ["model", "reviewer", "judged", "manual", "automatic", "agree", "kappa"]
     lines.append(markdown_table(head, rows))
     rows = []
-    for first, second in paired:
-        both = agreement(first.right, second.right)
-        cells = [first.model, f"{first.judge}, {second.judge}", str(both.replies)]
-        rows.append([*cells, _percent(both.share), _number(both.kappa)])
+    for first, second in pairs:
+        agreed = compare_judgements(first.right, second.right)
+        cells = [first.model, f"{first.judge}, {second.judge}", str(agreed.replies)]
+        rows.append([*cells, _percent(agreed.share), _number(agreed.kappa)])
     if rows:
         head = ["model", "reviewers", "judged by both", "agree", "kappa"]
         lines += ["", "Two reviewers of the same replies:", "", markdown_table(head, rows)]

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conversing import replies_of
+from scripted_stream import Line, replay
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
@@ -25,12 +26,10 @@ from gpicljax.systems.gradual_learning.env.curriculum import (
     Curriculum,
     load_curriculum,
     predecessors,
-    save_curriculum,
 )
 from gpicljax.systems.gradual_learning.env.hashing import Seed
 from gpicljax.systems.gradual_learning.env.mapping import PROMPT
 from gpicljax.systems.gradual_learning.env.pool import words
-from gpicljax.systems.gradual_learning.env.replay import Line, replay
 from gpicljax.systems.gradual_learning.env.tasks import (
     ALL_NAMES,
     ARITHMETIC_NAMES,
@@ -617,7 +616,18 @@ def test_curricula(tmp_path):
     path = tmp_path / "mine.json"
     requires = (("mini0", ("micro1",)),)
     mine = Curriculum(("micro1", "mini0"), "mixture", 7, (1.0, 3.0), 4, requires, "x")
-    save_curriculum(mine, path)
+    content = {
+        "format": "gpicljax curriculum 1",
+        "name": "x",
+        "tasks": [
+            {"name": "micro1", "weight": 1.0},
+            {"name": "mini0", "requires": ["micro1"], "weight": 3.0},
+        ],
+        "mode": "mixture",
+        "repeats": 4,
+        "threshold": 7,
+    }
+    path.write_text(json.dumps(content))
     assert load_curriculum(path) == mine
     for content, words_of in {
         "{": "no JSON",

@@ -4,7 +4,6 @@ from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import (
     Curriculum,
     load_curriculum,
-    save_curriculum,
 )
 from gpicljax.systems.gradual_learning.env.tasks import NAMES, TASK_SETS, StreamTaskSet
 
@@ -15,5 +14,4 @@ __all__ = [
     "Curriculum",
     "StreamTaskSet",
     "load_curriculum",
-    "save_curriculum",
 ]

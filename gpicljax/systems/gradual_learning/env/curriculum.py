@@ -20,7 +20,6 @@ instances in a row are of the task set that is drawn.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,7 +32,6 @@ from gpicljax.checks import (
     check_no_circle,
     refusal,
 )
-from gpicljax.storage import write_atomically
 from gpicljax.storage.reading import read_json
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES, FAMILIES, NAMES, TASK_SETS
 
@@ -135,36 +133,6 @@ def predecessors(name: str, requires: Mapping[str, Sequence[str]] | None = None)
 
     visit(name)
     return names
-
-
-def save_curriculum(curriculum: Curriculum, path: str | Path) -> None:
-    """Writes a curriculum's file; see the top of this module for its format.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     save_curriculum(Curriculum(("micro1",)), f"{folder}/one.json")
-      ...     load_curriculum(f"{folder}/one.json").tasks
-      ('micro1',)
-    """
-    requires = dict(curriculum.requires)
-    entries: list[Any] = []
-    for place, name in enumerate(curriculum.tasks):
-        entry: dict[str, Any] = {"name": name}
-        if name in requires:
-            entry["requires"] = list(requires[name])
-        if curriculum.weights:
-            entry["weight"] = curriculum.weights[place]
-        entries.append(entry if len(entry) > 1 else name)
-    content = {
-        "format": FORMAT,
-        "name": curriculum.name,
-        "tasks": entries,
-        "mode": curriculum.mode,
-        **({"repeats": curriculum.repeats} if curriculum.repeats > 1 else {}),
-        "threshold": curriculum.threshold,
-    }
-    write_atomically(Path(path), json.dumps(content, indent=2) + "\n")
 
 
 def load_curriculum(path: str | Path) -> Curriculum:

@@ -55,13 +55,13 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
     parts: Count = 8
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """As the other's, if it is in this part."""
+        """Draws a task of the other environment that is in this part."""
         task, found = self._search(key, params)
         self._check(found)
         return task
 
     def validate(self, params: Params) -> None:
-        """As the other's; and some task must be in this part."""
+        """Refuses what the other environment refuses, and params without a task in this part."""
         super().validate(params)
         if not any(isinstance(x, Tracer) for x in jax.tree.leaves(params)):
             self._check(_found(self, jax.random.key(0), params))
@@ -95,11 +95,11 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
 
     @property
     def has_transition_model(self) -> bool:
-        """As the other's."""
+        """Whether the other environment has one."""
         return self.env.has_transition_model
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """As the other's."""
+        """Returns the other environment's."""
         return self.env.transition_model(task)
 
 

@@ -89,7 +89,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
         return TrialState(inner, none, none, seen, seen, no, no, key)
 
     def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, TrialState]:
-        """As the other's, with no action taken."""
+        """Draws the other environment's task and state, with no action taken."""
         start_key, noise_key = jax.random.split(key)
         task, inner = self.env.start(start_key, blueprint, params)
         return task, self._begun(noise_key, inner, task)

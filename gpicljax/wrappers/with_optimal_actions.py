@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax.checks import Count, Share, check
-from gpicljax.environment import Params, State, Transition, action_values
+from gpicljax.environment import Params, State, action_values
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers._own_tasks import OwnTasks
 
@@ -68,40 +68,14 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
         more = max((self.width or 0) - best.shape[1], 0)
         return SolvedTask(task, jnp.pad(best, ((0, 0), (0, more))))
 
+    def inner_task(self, task: SolvedTask) -> Any:
+        """The task that was solved."""
+        return task.inner
+
     def sample_task(self, key: jax.Array, params: Params) -> SolvedTask:
-        """As the other's, solved."""
+        """Draws a task of the other environment, and solves it."""
         return self._solved(self.env.sample_task(key, params))
-
-    def initial(self, key: jax.Array, task: SolvedTask) -> State:
-        """As the other's."""
-        return self.env.initial(key, task.inner)
-
-    def draw_noise(self, key: jax.Array, state: State, task: SolvedTask) -> Any:
-        """As the other's."""
-        return super().draw_noise(key, state, task.inner)
-
-    def move(self, state: State, action: Any, noise: Any, task: SolvedTask) -> Transition:
-        """As the other's."""
-        if self._moves:
-            return self.env.move(state, action, noise, task.inner)
-        return self.env.transition(noise, state, action, task.inner)
-
-    def observe(self, state: State, task: SolvedTask) -> Any:
-        """As the other's."""
-        return self.env.observe(state, task.inner)
-
-    def situation(self, state: State, task: SolvedTask) -> jax.Array:
-        """As the other's."""
-        return self.env.situation(state, task.inner)
 
     def privileged(self, state: State, task: SolvedTask) -> dict[str, jax.Array]:
         """`optimal`: `bool[width]`, the best actions here."""
         return {"optimal": task.optimal[self.situation(state, task)]}
-
-    def describe(self, state: State, task: SolvedTask) -> str:
-        """As the other's."""
-        return self.env.describe(state, task.inner)
-
-    def render(self, state: State, task: SolvedTask) -> jax.Array:
-        """As the other's."""
-        return self.env.render(state, task.inner)

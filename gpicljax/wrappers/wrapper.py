@@ -13,6 +13,7 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -26,12 +27,33 @@ from gpicljax.spaces import Space
 from gpicljax.typing import ArrayTree
 
 
+def _forward(name: str) -> Any:
+    """Returns `Environment`'s method of this name, which calls the wrapped environment's."""
+
+    @functools.wraps(getattr(Environment, name))
+    def forwarded(self: Wrapper, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.env, name)(*args, **kwargs)
+
+    return forwarded
+
+
+def _forward_state(name: str) -> Any:
+    """Returns likewise a method of a state and a task, which unpacks both."""
+
+    @functools.wraps(getattr(Environment, name))
+    def forwarded(self: Wrapper, state: Any, task: Any) -> Any:
+        return getattr(self.env, name)(self.inner(state), self.inner_task(task))
+
+    return forwarded
+
+
 @dataclasses.dataclass(frozen=True)
 class Wrapper(Environment[Params, Task, State]):
     """An environment that behaves as another one where a subclass does not say otherwise.
 
     Params and tasks are the other's; so are states, unless a subclass packs them with `outer` and
-    `after`, and unpacks them with `inner`. One that draws tasks or starts of its own overrides
+    `after`, and unpacks them with `inner`. One with tasks of its own overrides `inner_task` and
+    `sample_task`. One that draws tasks or starts of its own overrides
     `sample_blueprint` and `start` too.
 
     Attributes:
@@ -53,6 +75,10 @@ class Wrapper(Environment[Params, Task, State]):
         """The other environment's state in one of this one's."""
         return state
 
+    def inner_task(self, task: Task) -> Any:
+        """The other environment's task in one of this one's."""
+        return task
+
     def outer(self, inner: Any, task: Task) -> State:
         """This one's state when an episode starts, from the other's."""
         del task
@@ -70,38 +96,41 @@ class Wrapper(Environment[Params, Task, State]):
 
     @property
     def num_agents(self) -> int | None:
-        """As the other's."""
+        """The other environment's number of agents; None for a single one."""
         return self.env.num_agents
 
     @property
     def default_params(self) -> Params:
-        """As the other's."""
+        """The other environment's default params."""
         return self.env.default_params
 
-    def validate(self, params: Params) -> None:
-        """As the other's."""
-        self.env.validate(params)
+    @property
+    def can_render(self) -> bool:
+        """Whether the other environment draws pictures."""
+        return self.env.can_render
 
-    def make_params(self, **overrides: Any) -> Params:
-        """As the other's."""
-        return self.env.make_params(**overrides)
-
-    def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """As the other's."""
-        return self.env.sample_task(key, params)
-
-    def sample_blueprint(self, key: jax.Array, params: Params) -> Any:
-        """As the other's."""
-        return self.env.sample_blueprint(key, params)
+    make_params = _forward("make_params")
+    validate = _forward("validate")
+    horizon = _forward("horizon")
+    observation_bounds = _forward("observation_bounds")
+    sample_task = _forward("sample_task")
+    sample_blueprint = _forward("sample_blueprint")
+    action_space = _forward("action_space")
+    observation_space = _forward("observation_space")
+    observe = _forward_state("observe")
+    situation = _forward_state("situation")
+    privileged = _forward_state("privileged")
+    describe = _forward_state("describe")
+    render = _forward_state("render")
 
     def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, State]:
-        """As the other's, then `outer`."""
+        """Draws the other environment's task and state, packed by `outer`."""
         task, state = self.env.start(key, blueprint, params)
         return task, self.outer(state, task)
 
     def initial(self, key: jax.Array, task: Task) -> State:
-        """As the other's, then `outer`."""
-        return self.outer(self.env.initial(key, task), task)
+        """Draws the other environment's first state, packed by `outer`."""
+        return self.outer(self.env.initial(key, self.inner_task(task)), task)
 
     @property
     def _moves(self) -> bool:
@@ -109,58 +138,19 @@ class Wrapper(Environment[Params, Task, State]):
         return type(self.env).move is not Environment.move
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> Any:
-        """As the other's; the key, where it does not tell noise from dynamics."""
-        return self.env.draw_noise(key, self.inner(state), task) if self._moves else key
+        """Draws the other environment's noise; the key, if noise is no argument of its dynamics."""
+        if not self._moves:
+            return key
+        return self.env.draw_noise(key, self.inner(state), self.inner_task(task))
 
     def move(self, state: State, action: Any, noise: Any, task: Task) -> Transition:
-        """As the other's, then `after`."""
-        inner = self.inner(state)
+        """Takes the other environment's step, completed by `after`."""
+        inner, inner_task = self.inner(state), self.inner_task(task)
         if self._moves:
-            moved = self.env.move(inner, action, noise, task)
+            moved = self.env.move(inner, action, noise, inner_task)
         else:
-            moved = self.env.transition(noise, inner, action, task)
+            moved = self.env.transition(noise, inner, action, inner_task)
         return self.after(state, moved, task)
-
-    def horizon(self, params: Params | None = None) -> Any:
-        """As the other's."""
-        return self.env.horizon(params)
-
-    def observe(self, state: State, task: Task) -> Any:
-        """As the other's."""
-        return self.env.observe(self.inner(state), task)
-
-    def situation(self, state: State, task: Task) -> jax.Array:
-        """As the other's."""
-        return self.env.situation(self.inner(state), task)
-
-    def action_space(self, task: Task | None = None) -> Space:
-        """As the other's."""
-        return self.env.action_space(task)
-
-    def observation_space(self, task: Task | None = None) -> Space:
-        """As the other's."""
-        return self.env.observation_space(task)
-
-    def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
-        """As the other's."""
-        return self.env.observation_bounds(params)
-
-    def privileged(self, state: State, task: Task) -> Any:
-        """As the other's."""
-        return self.env.privileged(self.inner(state), task)
-
-    def describe(self, state: State, task: Task) -> str:
-        """As the other's."""
-        return self.env.describe(self.inner(state), task)
-
-    @property
-    def can_render(self) -> bool:
-        """As the other's."""
-        return self.env.can_render
-
-    def render(self, state: State, task: Task) -> jax.Array:
-        """As the other's."""
-        return self.env.render(self.inner(state), task)
 
     @property
     def has_transition_model(self) -> bool:

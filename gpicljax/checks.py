@@ -57,22 +57,14 @@ def check_array(condition: Any, argument: str, given: Any, accepted: str) -> Non
 
 
 def check_at_least(minimum: int, **arguments: int | None) -> None:
-    """Refuses numbers below a minimum; None, as a default, is accepted.
-
-    Raises:
-      ValueError: for the first of them.
-    """
+    """Refuses numbers below a minimum; None, as a default, is accepted."""
     for argument, given in arguments.items():
         kind = Annotated[int, Range(minimum)]
         check(given is None or fits(given, kind), argument, given, in_words(kind))
 
 
 def check_choice(argument: str, given: Any, known: Iterable[Any]) -> None:
-    """Refuses what is none of the known values.
-
-    Raises:
-      ValueError: see `unknown`.
-    """
+    """Refuses what is none of the known values."""
     known = list(known)
     if given not in known:
         raise ValueError(unknown(argument, given, known))
@@ -206,9 +198,6 @@ def check_fields(instance: Any) -> None:
 
     Numbers are not booleans, nor text numbers; integers pass for floats. Fields of other classes
     must be instances of them, and `Any` accepts everything.
-
-    Raises:
-      ValueError: for the first of them.
     """
     for argument, kind in declared(type(instance)).items():
         given = getattr(instance, argument)
@@ -222,11 +211,7 @@ def check_fields(instance: Any) -> None:
 
 
 def check_ranges(values: Any) -> None:
-    """Refuses a dataclass of arrays that has numbers in a field outside its declared range.
-
-    Raises:
-      ValueError: for the first of them.
-    """
+    """Refuses a dataclass of arrays that has numbers in a field outside its declared range."""
     for argument, kind in declared(type(values)).items():
         given = getattr(values, argument)
         for mark in getattr(kind, "__metadata__", ()):

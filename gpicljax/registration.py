@@ -182,11 +182,7 @@ def module_of(env_id: str) -> str:
 
 
 def import_module(name: str, argument: str, given: str) -> Any:
-    """Imports a module, for an argument that names it.
-
-    Raises:
-      ValueError: if that fails; it names the argument.
-    """
+    """Imports a module, for an argument that names it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

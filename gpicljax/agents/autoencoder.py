@@ -181,9 +181,6 @@ def make(
       The trainer; its `init` takes the source as its last argument, and its metrics are those of
       `sequence.make`: `reconstruction`, the mean squared error of pixels in [0, 1], with noise, and
       `divergence`, in nats. It does not act.
-
-    Raises:
-      ValueError: see `sequence.make`.
     """
     check_at_least(1, images_per_key=images_per_key)
 

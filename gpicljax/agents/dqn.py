@@ -176,9 +176,6 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
       Its metrics are means over the steps of the optimiser: `loss`, `q_value` (of the
       actions in the batch), `gradient_norm` before clipping; and `reward` (mean per step),
       `episodes` (ended) and `epsilon` while collecting.
-
-    Raises:
-      ValueError: if environments or network do not fit.
     """
     check(vec.env.num_agents is None, "num_agents", vec.env.num_agents, "None, one agent")
     actions = choices(vec.env.action_space())

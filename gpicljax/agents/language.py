@@ -90,9 +90,6 @@ def make(config: LanguageModelConfig, vec: VectorEnv, network: Network) -> Train
     Returns:
       The trainer (see `sequence.make`); its loss is `nats`, of every token but the first of a
       trial. Its `env_params` are the distribution over tasks, the batch's own if None.
-
-    Raises:
-      ValueError: if the environments do not fit.
     """
     env: Environment = vec.env
     check(env.num_agents is None, "num_agents", env.num_agents, "None, one agent")

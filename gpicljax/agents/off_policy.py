@@ -161,9 +161,6 @@ class OffPolicy(Generic[State]):
       actor: reads `AgentInput`, without a memory.
       critic: reads `CriticInput` and outputs float `[..., K]`, without a memory.
       replay: where transitions are stored; None for the one that the configuration names.
-
-    Raises:
-      ValueError: if environments or networks do not fit.
     """
 
     config: OffPolicyConfig

@@ -281,9 +281,6 @@ def make(
       epsilon (see `actor_epsilons`); `acting.q_agent` takes others. Its metrics are means over the
       steps of the optimiser: `q_loss`, `gradient_norm` before clipping, and of every auxiliary
       `<name>_loss` and `<name>_accuracy`.
-
-    Raises:
-      ValueError: if the environments do not fit.
     """
     agents = vec.env.num_agents
     actions = own_choices(vec.env, config.announce)

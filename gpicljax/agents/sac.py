@@ -123,9 +123,6 @@ def make(
       clipping; `actor_loss` and `actor_gradient_norm` likewise; `entropy` (nats, of the policy at
       the batch's observations) and `temperature`; and `reward` (mean per step) and `episodes`
       (ended) while collecting.
-
-    Raises:
-      ValueError: if environments or networks do not fit.
     """
     sac = SAC(config, vec, actor, critic, replay)
     observations = config.period * vec.num_envs

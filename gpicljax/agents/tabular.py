@@ -254,9 +254,6 @@ def table_agent(actions: spaces.Space, epsilons: jax.Array | float = 0.0) -> Age
     Returns:
       The agent; `params` is the table, float `[S, A]`, and `aux` a dictionary with the Q-values.
       Equally good actions are drawn from.
-
-    Raises:
-      ValueError: for another space.
     """
     _sizes(spaces.Discrete(1), actions)
 
@@ -361,9 +358,6 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
       The trainer. Unless greedy, its agent explores at a rate of 0.05. Its metrics are `reward`
       (mean per action that counted), `episodes` (ended in this update), `epsilon` (the last) and
       `error` (mean size of the temporal-difference errors).
-
-    Raises:
-      ValueError: if the environments do not fit.
     """
     actions = vec.env.action_space()
     sizes = _sizes(vec.env.observation_space(), actions)

@@ -153,9 +153,6 @@ def make(
       over critics; `q_value`, of the batch's actions, over critics; `critic_gradient_norm` before
       clipping; `actor_loss` and `actor_gradient_norm` likewise; and `reward` (mean per step) and
       `episodes` (ended) while collecting.
-
-    Raises:
-      ValueError: if environments or networks do not fit.
     """
     td3 = TD3(config, vec, actor, critic, replay)
     observations = config.period * vec.num_envs

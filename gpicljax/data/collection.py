@@ -72,9 +72,6 @@ def collect_shards(
       report: called with the number of shards there are and there will be, at first and after each.
       lock: of the folder, where the caller holds it.
 
-    Returns:
-      The folder.
-
     Raises:
       ShardError: if the folder holds something else, or another writer is at work.
       OSError: if writing fails; what was written before is kept.

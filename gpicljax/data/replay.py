@@ -148,9 +148,6 @@ def set_priorities(
       indices: `int32[B]`.
       priorities: `float[B]`, positive.
       exponent: alpha, to which they are raised; 0 samples uniformly.
-
-    Returns:
-      The replay.
     """
     raised = jnp.power(priorities, exponent).astype(jnp.float32)
     return dataclasses.replace(

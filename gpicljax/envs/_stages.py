@@ -25,9 +25,6 @@ def stage(always: jax.Array, function: Callable[..., T], *arguments: object) -> 
       always: `bool[]`, true, but not known to the compiler to be; never batched.
       function: of arrays, or trees of them.
       *arguments: for the function.
-
-    Returns:
-      What the function returns.
     """
 
     leaves, tree = jax.tree.flatten(arguments)
@@ -62,9 +59,6 @@ def kernel(function: Callable[..., T], *arguments: object) -> T:
         products and extremes of floats along an axis are not, for XLA has other ways with large
         ones that do not work within a kernel.
       *arguments: for the function.
-
-    Returns:
-      What the function returns.
     """
     leaves, tree = jax.tree.flatten(arguments)
 

@@ -102,9 +102,6 @@ class Conversation:
       usage: of this conversation, earlier parts included.
       recalled: turns that came from the transcript.
       tally: replies by outcome, as `judge` counted them.
-
-    Raises:
-      SavedError: see `Transcript`.
     """
 
     def __init__(

@@ -117,9 +117,6 @@ def chosen(
 
     Returns:
       `int32[]`, or an array of the space's shape.
-
-    Raises:
-      ValueError: for another space.
     """
     kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
     check(isinstance(space, kinds), "space", space, "Discrete, MultiDiscrete or Box")

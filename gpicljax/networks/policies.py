@@ -34,9 +34,6 @@ def choices(actions: spaces.Space | int) -> Choices:
 
     Args:
       actions: of one agent; an integer n stands for `Discrete(n)`.
-
-    Raises:
-      ValueError: for another space.
     """
     space = spaces.Discrete(actions) if isinstance(actions, int) else actions
     single = isinstance(space, spaces.Discrete)

@@ -150,9 +150,6 @@ def open_run(
         nothing of this experiment; by default none of them is deleted.
       before: called when the folder is locked and is to be used, before anything in it changes.
 
-    Returns:
-      The open run.
-
     Raises:
       ConfigError: if the configuration is not valid.
       RunExistsError: if the run exists and none of these is set.

@@ -146,9 +146,6 @@ def read_hlo(text: str) -> Block:
     Args:
       text: of the module.
 
-    Returns:
-      The entry computation.
-
     Raises:
       ValueError: if it has no entry computation, or another notation.
     """

@@ -107,9 +107,6 @@ def from_storage(value: np.ndarray | jax.Array, like: Leaf | float, impl: str | 
         numpy array a numpy array, all else a JAX array: with the sharding of `like` if it has been
         put somewhere on purpose, free to move (uncommitted, on the default device) otherwise.
       impl: the random generator of typed keys.
-
-    Returns:
-      The leaf.
     """
     if isinstance(like, bool | int | float):
         return type(like)(np.asarray(value).item())

@@ -82,9 +82,6 @@ def episode_page(
       seen: what the frames show.
       stage: what else is drawn of the episode.
 
-    Returns:
-      The file's content.
-
     Raises:
       ValueError: if there are neither words nor frames, or an argument has another shape, dtype or
         length than it should.

@@ -331,9 +331,6 @@ def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch
       axes: the body's, along the same, `[P, B]`.
       halves: half sizes of the boxes, `[P, 1]`.
       own: half sizes of the body.
-
-    Returns:
-      The contacts.
     """
     separation = apart(lambda a, b: _separation(a, b, halves, own), away, axes)
     faces = apart(lambda a, b, s: _faces(a, b, halves, own, s), away, axes, separation)
@@ -351,9 +348,6 @@ def cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> 
       axes: the body's, along the same, the third along its height, `[P, B]`.
       halves: half sizes of the boxes, `[P, 1]`.
       own: radius, radius and half height.
-
-    Returns:
-      The contacts.
     """
     return apart(lambda a, b: _cylinder_on_boxes(a, b, halves, own), away, axes)
 

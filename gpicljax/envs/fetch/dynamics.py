@@ -214,9 +214,6 @@ def advance(task: str, world: World, action: jax.Array) -> World:
       task: which of `SCENES`.
       world: as it is.
       action: float `[4]`, within [-1, 1].
-
-    Returns:
-      The world after it.
     """
     return _advance(task)(world, action)
 

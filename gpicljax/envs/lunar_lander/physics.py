@@ -83,9 +83,6 @@ def advance(world: World, heights: jax.Array, over: jax.Array) -> World:
       world: unbatched; forces and engines have changed the velocities already.
       heights: float `[11]`, the ground.
       over: `bool[]`, the result is of no interest and need not be right.
-
-    Returns:
-      The world after the step.
     """
     return _advance(world, heights, over)
 

@@ -214,9 +214,6 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Qu
       task: `int32[]`, index of the task set.
       question: `int32[]`, its number in the instance.
       corrected: whether the keys of a mapping are all different.
-
-    Returns:
-      The question.
     """
     columns = tasks.table(corrected)
     table = [columns[name] for name in ("code", "marks", "style", "question", "answer")]

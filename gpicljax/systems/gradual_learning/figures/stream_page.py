@@ -23,9 +23,6 @@ def stream_page(steps: StreamSteps, *, title: str, about: Mapping[str, Any] | No
       steps: of the stream, arrays on the host.
       title: of the page.
       about: facts to put below the title, by name.
-
-    Returns:
-      The file's content.
     """
     length = int(steps.length)
     steps_on_host: StreamSteps = StreamSteps(

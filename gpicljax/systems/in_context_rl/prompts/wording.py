@@ -259,11 +259,7 @@ def words_of(
     limit: int,
     name: str = "",
 ) -> Words:
-    """The words that settings ask for.
-
-    Raises:
-      ValueError: see `PaperWords` and `ScenarioWords`.
-    """
+    """The words that settings ask for."""
     if settings.wording == "paper":
         return PaperWords(observations, actions, name)
     if settings.scenario != "none":

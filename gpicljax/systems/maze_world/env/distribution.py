@@ -121,9 +121,6 @@ def sample_contents(
       params: the distribution.
       max_landmarks: L.
       texture_set: name of a registered set; each wall's texture is drawn from it independently.
-
-    Returns:
-      The task.
     """
     dtype = jnp.result_type(float)
     textures_key, places_key, values_key, lengths_key = jax.random.split(key, 4)

@@ -108,9 +108,6 @@ def step_costs(
       start: `uint32[P^2, G]`, cells with cost 0.
       goal: `uint32[P^2, G]`; costs above that of the nearest of them may be missing.
       size: N.
-
-    Returns:
-      The costs.
     """
     side, cells = size + 2, (size + 2) ** 2
     inner = slice(side, cells - side)

@@ -87,9 +87,6 @@ def draw_game(
       same_view: whether a listener's matching stimulus may be the very sample the speaker sees
         (the reference's behaviour) or is another one wherever O > 1 (the paper's).
       stimulus: the representation; see `MetaRG`.
-
-    Returns:
-      The game.
     """
     num_dims, max_values, _ = table.shape
     index = jnp.minimum(index, skeleton.num_games - 1)

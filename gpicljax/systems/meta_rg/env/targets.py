@@ -200,9 +200,6 @@ def sample_skeleton(
         (as many as there are query tuples, uniform with replacement).
       nonmatch: `"reference"` (query games draw what does not match from both lists) or
         `"balanced"` (uniformly from the other query tuples).
-
-    Returns:
-      The skeleton.
     """
     support_valid, query_valid = structure.phase_masks(num_values, max_values)
     needed = shots * num_values.sum(dtype=jnp.int32)

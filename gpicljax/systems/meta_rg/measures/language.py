@@ -88,9 +88,6 @@ def utterances(
       env_params: the distribution over tasks.
       structures: T.
       samples: O, of each meaning; where structures have fewer, they recur.
-
-    Returns:
-      The utterances.
     """
     space = jnp.asarray(meanings(env))
     task_key, act_key = jax.random.split(key)

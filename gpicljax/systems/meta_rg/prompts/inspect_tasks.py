@@ -227,9 +227,6 @@ def referential_speaker(
       env: likewise.
       max_tokens: likewise.
       seed: likewise.
-
-    Raises:
-      ValueError: likewise.
     """
     static = {"shots": shots, "samples": samples, "max_values": max_values}
     return _task("speaker", env, static, episodes, seed, max_tokens)

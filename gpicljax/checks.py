@@ -31,7 +31,7 @@ import numpy as np
 __all__ = ["Range", "check"]
 
 
-def check(condition: Any, argument: str, given: Any, accepted: str) -> None:
+def check(condition: object, argument: str, given: object, accepted: str) -> None:
     """Refuses an argument unless `condition` holds.
 
     Raises:
@@ -46,7 +46,7 @@ def check(condition: Any, argument: str, given: Any, accepted: str) -> None:
         raise ValueError(refusal(argument, given, accepted))
 
 
-def check_array(condition: Any, argument: str, given: Any, accepted: str) -> None:
+def check_array(condition: object, argument: str, given: object, accepted: str) -> None:
     """Refuses an array unless `condition` holds, in a message with its dtype and shape.
 
     Raises:
@@ -63,7 +63,7 @@ def check_at_least(minimum: int, **arguments: int | None) -> None:
         check(given is None or fits(given, kind), argument, given, in_words(kind))
 
 
-def check_choice(argument: str, given: Any, known: Iterable[Any]) -> None:
+def check_choice(argument: str, given: object, known: Iterable[object]) -> None:
     """Refuses what is none of the known values."""
     known = list(known)
     if given not in known:
@@ -83,7 +83,7 @@ def check_no_circle(argument: str, requires: Mapping[str, Iterable[str]]) -> Non
         raise ValueError(refusal(argument, circle, "requirements without a circle")) from None
 
 
-def refusal(argument: str, given: Any, accepted: str) -> str:
+def refusal(argument: str, given: object, accepted: str) -> str:
     """The message about an argument that is refused."""
     return f"{argument}: got {shown(given)}; accepted: {accepted}"
 
@@ -101,7 +101,7 @@ def missing(package: str, extra: str) -> ImportError:
     )
 
 
-def shown(given: Any) -> str:
+def shown(given: object) -> str:
     """A value in a message: a larger array by dtype and shape, params and the like by class."""
     kind = type(given)
     if isinstance(given, np.ndarray | np.generic) and given.size <= 8:
@@ -119,7 +119,7 @@ def _kind(array: Any) -> str:
     return f"{array.dtype}{[*array.shape]}"
 
 
-def unknown(argument: str, given: Any, known: Iterable[Any]) -> str:
+def unknown(argument: str, given: object, known: Iterable[object]) -> str:
     """The message about a name that is refused; it suggests the nearest known one."""
     names = [str(name) for name in known]
     near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.6)
@@ -154,7 +154,7 @@ class Range:
     below: float = math.inf
     infinite: bool = False
 
-    def accepts(self, values: Any) -> bool:
+    def accepts(self, values: object) -> bool:
         """Whether all of the numbers are accepted."""
         values = np.asarray(values)
         low = (values >= self.least) if self.least > -math.inf else (values > self.above)
@@ -193,7 +193,7 @@ Number = Annotated[float, Range()]
 _NUMBERS = {int: "an integer", float: "a number", bool: "True or False", str: "text"}
 
 
-def check_fields(instance: Any) -> None:
+def check_fields(instance: object) -> None:
     """Refuses a dataclass that has a value in a field which its annotation does not accept.
 
     Numbers are not booleans, nor text numbers; integers pass for floats. Fields of other classes
@@ -210,7 +210,7 @@ def check_fields(instance: Any) -> None:
             )
 
 
-def check_ranges(values: Any) -> None:
+def check_ranges(values: object) -> None:
     """Refuses a dataclass of arrays that has numbers in a field outside its declared range."""
     for argument, kind in declared(type(values)).items():
         given = getattr(values, argument)
@@ -228,7 +228,7 @@ def declared(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def fits(value: Any, kind: Any) -> bool:
+def fits(value: object, kind: object) -> bool:
     """Whether an annotation accepts a value."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -237,7 +237,7 @@ def fits(value: Any, kind: Any) -> bool:
         marks = [mark for mark in arguments[1:] if isinstance(mark, Range)]
         return fits(value, arguments[0]) and all(mark.accepts(value) for mark in marks)
     if origin in (Union, types.UnionType):
-        return any(fits(value, each) for each in arguments)
+        return any(fits(value, argument) for argument in arguments)
     if origin is Literal:
         return any(value == each and type(value) is type(each) for each in arguments)
     if origin is tuple and isinstance(value, tuple):
@@ -253,7 +253,7 @@ def fits(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) if isinstance(kind, type) else True
 
 
-def in_words(kind: Any) -> str:
+def in_words(kind: object) -> str:
     """What an annotation accepts."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -272,7 +272,7 @@ def in_words(kind: Any) -> str:
     return _NUMBERS.get(kind, f"a {getattr(kind, '__name__', kind)}")
 
 
-def numbers(values: Any) -> Any:
+def numbers(values: object) -> Any:
     """Numbers as they were given: 0.2 and not what a float32 makes of it."""
     if isinstance(values, tuple):
         return tuple(numbers(x) for x in values)

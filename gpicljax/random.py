@@ -8,10 +8,10 @@ What is drawn in a row and cut has the same values, for entry i of a draw depend
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
 
 from gpicljax.checks import JAX_PROCESS, check
 
@@ -33,14 +33,18 @@ def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def uniform(
-    key: jax.Array, shape: tuple[int, ...], dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
+    key: jax.Array,
+    shape: tuple[int, ...],
+    dtype: DTypeLike | None = None,
+    minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0,
 ) -> jax.Array:
     """`jax.random.uniform(key, shape, dtype, minval, maxval)`, by default in JAX's float type."""
     dtype = jnp.result_type(float) if dtype is None else dtype
     return _cut(jax.random.uniform(key, _length(shape), dtype, minval, maxval), shape)
 
 
-def integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any) -> jax.Array:
+def integers(key: jax.Array, shape: tuple[int, ...], low: ArrayLike, high: ArrayLike) -> jax.Array:
     """`int32`, uniform over `low .. high - 1`; the bias is below `(high - low) / 2**32`.
 
     One draw where `jax.random.randint` takes two.
@@ -49,7 +53,7 @@ def integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any) -> jax
     return (bits(key, shape) % span).astype(jnp.int32) + jnp.asarray(low, jnp.int32)
 
 
-def check_key(argument: str, key: Any) -> None:
+def check_key(argument: str, key: object) -> None:
     """Refuses what is not one key, typed or (as of old) of `uint32[N]`; it may be traced.
 
     Raises:

@@ -75,7 +75,7 @@ def register(env_id: str, factory: Factory | str, needs: tuple[str, str] | None 
         _NEEDS[env_id] = needs
 
 
-def same_origin(one: Any, other: Any) -> bool:
+def same_origin(one: object, other: object) -> bool:
     """Whether two classes or functions come from the same place of the same module."""
     places = [
         (getattr(x, "__module__", None), getattr(x, "__qualname__", None)) for x in (one, other)
@@ -186,8 +186,8 @@ def import_module(name: str, argument: str, given: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        accepted = f"what can be imported ({error})"
-        raise ValueError(refusal(argument, given, accepted)) from error
+        accepted_values = f"what can be imported ({error})"
+        raise ValueError(refusal(argument, given, accepted_values)) from error
 
 
 def resolve(env: Environment | str) -> Environment:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from gpicljax.checks import check, check_at_least, refusal
 
@@ -36,7 +37,7 @@ class Space:
             f"{type(self).__name__} has no sample(key, mask), which is to return a member"
         )
 
-    def contains(self, value: Any) -> jax.Array:
+    def contains(self, value: object) -> jax.Array:
         """Whether `value` has the space's shape, kind of dtype and range, as `bool[]`."""
         raise NotImplementedError(
             f"{type(self).__name__} has no contains(value), which is to return bool[]"
@@ -76,7 +77,7 @@ class Discrete(Space):
             return jax.random.randint(key, (), 0, self.n, jnp.int32)
         return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(jnp.int32)
 
-    def contains(self, value: Any) -> jax.Array:
+    def contains(self, value: object) -> jax.Array:
         """Whether `value` is an integer scalar within 0 .. n - 1."""
         value = jnp.asarray(value)
         if value.shape != () or not _is_integer(value):
@@ -123,7 +124,7 @@ class MultiDiscrete(Space):
         logits = jnp.where(mask, 0.0, -jnp.inf)
         return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
 
-    def contains(self, value: Any) -> jax.Array:
+    def contains(self, value: object) -> jax.Array:
         """Whether `value` has integers of the right shape with every entry in range."""
         value = jnp.asarray(value)
         if value.shape != self.shape or not _is_integer(value):
@@ -179,7 +180,7 @@ class Box(Space):
         share = jax.random.uniform(key, self.shape, dtype)
         return jnp.clip(low * (1 - share) + high * share, low, high)
 
-    def limits(self, dtype: Any) -> tuple[Any, Any]:
+    def limits(self, dtype: DTypeLike) -> tuple[Any, Any]:
         """The bounds as Python numbers; those beyond a dtype's range, its least or greatest."""
         if jnp.issubdtype(dtype, jnp.integer):
             low, high = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
@@ -190,7 +191,7 @@ class Box(Space):
         largest = float(jnp.finfo(dtype).max)
         return max(self.low, -largest), min(self.high, largest)
 
-    def contains(self, value: Any) -> jax.Array:
+    def contains(self, value: object) -> jax.Array:
         """Whether `value` has the shape and dtype and lies within the bounds (NaN does not)."""
         value = jnp.asarray(value)
         if value.shape != self.shape or value.dtype != self.jax_dtype:
@@ -221,7 +222,7 @@ class UnevenBox(Box):
         """As a Box; beyond an entry's bounds, the nearest value."""
         return jnp.clip(super().sample(key, mask), *self._ends())
 
-    def contains(self, value: Any) -> jax.Array:
+    def contains(self, value: object) -> jax.Array:
         """As a Box, and every entry lies within its bounds."""
         value = jnp.asarray(value)
         if value.shape != self.shape:
@@ -230,7 +231,9 @@ class UnevenBox(Box):
         return super().contains(value) & jnp.all((value >= low) & (value <= high))
 
 
-def _integers(key: jax.Array, shape: tuple[int, ...], dtype: Any, low: int, high: int) -> jax.Array:
+def _integers(
+    key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike, low: int, high: int
+) -> jax.Array:
     """Integers uniform over low .. high, both included, whatever the dtype can hold."""
     if low >= -(2**31) and high < 2**31 - 1:
         return jax.random.randint(key, shape, low, high + 1, dtype)
@@ -278,7 +281,7 @@ class Dict(Space):
             for (name, space), k in zip(self.items, keys, strict=True)
         }
 
-    def contains(self, value: Any) -> jax.Array:
+    def contains(self, value: object) -> jax.Array:
         """Whether `value` has exactly these entries, each inside its space."""
         if not isinstance(value, Mapping) or set(value) != set(self.spaces):
             return jnp.zeros((), bool)
@@ -286,7 +289,7 @@ class Dict(Space):
         return jnp.all(jnp.stack(inside))
 
 
-def checked(space: Space, value: Any, argument: str, batch: tuple[int, ...] = ()) -> Any:
+def checked(space: Space, value: object, argument: str, batch: tuple[int, ...] = ()) -> Any:
     """A value as arrays, if it has the shape and kind of dtype of the space's members.
 
     For integers any integer dtype will do, for floats integers too. This looks at nothing that is
@@ -302,10 +305,11 @@ def checked(space: Space, value: Any, argument: str, batch: tuple[int, ...] = ()
       ValueError: for another shape, another kind of dtype, or other entries of a Dict.
     """
     if isinstance(space, Dict):
-        entries = isinstance(value, Mapping) and set(value) == set(space.spaces)
-        check(entries, argument, value, f"a dictionary of {', '.join(space.spaces)}")
+        entries = value if isinstance(value, Mapping) else {}
+        fits = isinstance(value, Mapping) and set(entries) == set(space.spaces)
+        check(fits, argument, value, f"a dictionary of {', '.join(space.spaces)}")
         return {
-            name: checked(entry, value[name], f"{argument}[{name!r}]", batch)
+            name: checked(entry, entries[name], f"{argument}[{name!r}]", batch)
             for name, entry in space.items
         }
     if (shape := getattr(space, "shape", None)) is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias, Union
 
-import chex
+import jax
+import numpy as np
 
 
 class Dataclass(Protocol):
@@ -14,12 +15,15 @@ class Dataclass(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
+Array: TypeAlias = jax.Array | np.ndarray | np.bool_ | np.number
+"""An array, traced or concrete, on a device or on the host."""
+
 ArrayTree: TypeAlias = Union[  # noqa: UP007 - a name in quotes has no `|`
-    chex.Array, chex.Scalar, Sequence["ArrayTree"], Mapping[Any, "ArrayTree"], Dataclass, None
+    Array, float, Sequence["ArrayTree"], Mapping[Any, "ArrayTree"], Dataclass, None
 ]
 """A pytree of arrays: parameters, memories, tasks, states, observations, actions."""
 
-Observation: TypeAlias = chex.Array | Mapping[str, Any]
+Observation: TypeAlias = Array | Mapping[str, Any]
 """An observation: an array, or a dictionary of what there is to see."""
 
 Variables: TypeAlias = Mapping[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol, TypeVar
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -42,7 +43,7 @@ class TargetHParams(Protocol):
     target_rate: Any
 
 
-def progress(count: Any, steps: Any) -> jax.Array:
+def progress(count: chex.Numeric, steps: jax.Array | int) -> jax.Array:
     """The share of a schedule of so many steps that is over after `count`, float in [0, 1].
 
     A schedule of 0 steps is over from the start.
@@ -60,7 +61,7 @@ def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.Gradi
       steps_per_update: steps of the optimiser that make up an update, all at one rate.
     """
 
-    def schedule(count: Any) -> Any:
+    def schedule(count: chex.Numeric) -> Any:
         share = progress(count // steps_per_update, hparams.decay_updates)
         return hparams.learning_rate * (1 - (1 - hparams.final_share) * share)
 
@@ -71,7 +72,9 @@ def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.Gradi
 
 
 def adam(
-    learning_rate: Any, epsilon: Any = 1e-8, max_gradient_norm: Any = float("inf")
+    learning_rate: optax.ScalarOrSchedule,
+    epsilon: jax.Array | float = 1e-8,
+    max_gradient_norm: jax.Array | float = float("inf"),
 ) -> optax.GradientTransformation:
     """Gradients clipped by their global norm, then Adam at a constant rate; all may be traced."""
     return optax.chain(
@@ -79,7 +82,7 @@ def adam(
     )
 
 
-def polyak(params: T, target_params: T, rate: Any) -> T:
+def polyak(params: T, target_params: T, rate: jax.Array | float) -> T:
     """Target parameters moved towards `params` by a share `rate` of the way."""
     update: Any = optax.incremental_update
     return update(params, target_params, rate)

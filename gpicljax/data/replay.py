@@ -23,6 +23,7 @@ from flax import struct
 
 from gpicljax.batching import any_across_vmap, first_reaching
 from gpicljax.checks import check
+from gpicljax.typing import ArrayTree
 
 
 @struct.dataclass
@@ -55,7 +56,7 @@ class ReplaySample(NamedTuple):
     probabilities: jax.Array
 
 
-def init(item: Any, capacity: int) -> ReplayState:
+def init(item: ArrayTree, capacity: int) -> ReplayState:
     """An empty replay for items shaped like `item`.
 
     Raises:
@@ -71,7 +72,7 @@ def init(item: Any, capacity: int) -> ReplayState:
     )
 
 
-def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> ReplayState:
+def add(replay: ReplayState, items: ArrayTree, valid: jax.Array | bool = True) -> ReplayState:
     """Writes items with leaves `[N, ...]` at the highest priority, over the oldest ones.
 
     Where `valid: bool[]` or `bool[N]` is false they get priority 0: their places count as empty.
@@ -80,8 +81,8 @@ def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> Repl
       ValueError: if the capacity is not a multiple of N (so that no write wraps around).
     """
     count = jax.tree.leaves(items)[0].shape[0]
-    accepted = f"a multiple of the {count} items added"
-    check(replay.capacity % count == 0, "capacity", replay.capacity, accepted)
+    accepted_values = f"a multiple of the {count} items added"
+    check(replay.capacity % count == 0, "capacity", replay.capacity, accepted_values)
 
     def write(old: jax.Array, new: jax.Array) -> jax.Array:
         return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), replay.cursor, 0)
@@ -215,18 +216,18 @@ def uniform(capacity: int) -> Replay:
     """
     check(capacity >= 1, "capacity", capacity, "an integer >= 1")
 
-    def init_uniform(item: Any, num_envs: int) -> UniformState:
+    def init_uniform(item: ArrayTree, num_envs: int) -> UniformState:
         del num_envs
         items = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), item)
         # Two zeros, for a state whose buffers are donated can have none twice.
         return UniformState(items, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
     def add_uniform(
-        state: UniformState, items: Any, valid: jax.Array, last: jax.Array
+        state: UniformState, items: ArrayTree, valid: jax.Array, last: jax.Array
     ) -> UniformState:
         del last
-        accepted = f"at least the {valid.size} items added"
-        check(valid.size <= capacity, "capacity", capacity, accepted)
+        accepted_values = f"at least the {valid.size} items added"
+        check(valid.size <= capacity, "capacity", capacity, accepted_values)
         valid = valid.ravel()
         count = jnp.cumsum(valid, dtype=jnp.int32)
         # Beyond the end is where those go that are not stored.

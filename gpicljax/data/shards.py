@@ -51,6 +51,7 @@ from gpicljax.storage.leaves import is_key
 from gpicljax.storage.lock import Held, LockedError, exclusive
 from gpicljax.storage.manifest import MANIFEST, describe_files
 from gpicljax.storage.nested import differences
+from gpicljax.typing import JsonObject
 
 
 class StoreMismatchError(ShardError):
@@ -83,7 +84,7 @@ class ShardWriter:
     def __init__(
         self,
         path: str | Path,
-        about: Mapping[str, Any] | None = None,
+        about: JsonObject | None = None,
         *,
         lock: Held | None = None,
     ) -> None:

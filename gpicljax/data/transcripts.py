@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import flush_to_device, sync_folder, to_json_text
 from gpicljax.storage.reading import read_bytes
+from gpicljax.typing import JsonObject
 
 _END = b', "crc": "'
 _PREVIOUS = "previous"
 
 
-def _line(entry: Mapping[str, Any], previous: str) -> tuple[bytes, str]:
+def _line(entry: JsonObject, previous: str) -> tuple[bytes, str]:
     """An entry as one line, with the checksum of the line before and its own; and the latter."""
     # Half a surrogate pair stays what it is: an escape of JSON.
     text = to_json_text({**entry, _PREVIOUS: previous}).encode(errors="backslashreplace")[:-1]
@@ -101,7 +101,7 @@ class Transcript:
       SavedError: for a damaged file, or one about something else; it names what differs.
     """
 
-    def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, about: JsonObject) -> None:
         """Opens it; see the class."""
         self.path = Path(path)
         about = json.loads(to_json_text(about))
@@ -122,12 +122,12 @@ class Transcript:
             self._write({"transcript": about})
             sync_folder(self.path.parent)
 
-    def append(self, turn: Mapping[str, Any]) -> None:
+    def append(self, turn: JsonObject) -> None:
         """Writes a turn; it is on the device once this returns. No entry of it is `"previous"`."""
         self._write(turn)
         self.turns.append(json.loads(to_json_text(turn)))
 
-    def _write(self, entry: Mapping[str, Any]) -> None:
+    def _write(self, entry: JsonObject) -> None:
         line, last = _line(entry, self._last)
         self._file.write(line)
         self._file.flush()

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.typing import DTypeLike
 
 from gpicljax.envs._checks import Count, NotNegative, Probability, Real
 from gpicljax.random import uniform
@@ -111,7 +112,7 @@ def _rewards(table: Table) -> jax.Array:
     return jnp.where(table.over[:, None], 0, paid)
 
 
-def values_of(table: Table, policy: jax.Array, discount: Any) -> jax.Array:
+def values_of(table: Table, policy: jax.Array, discount: jax.Array | float) -> jax.Array:
     """The values of actions, float `[S, A]`, if the policy (float `[S, A]`) goes on."""
     rewards = _rewards(table)
     onward = (policy[:, :, None] * table.chances).sum(1)
@@ -125,7 +126,9 @@ def _greedy(values: jax.Array) -> jax.Array:
     return jax.nn.one_hot(values.argmax(-1), values.shape[-1], dtype=values.dtype)
 
 
-def best_values(table: Table, values: jax.Array, discount: Any, rounds: int) -> jax.Array:
+def best_values(
+    table: Table, values: jax.Array, discount: jax.Array | float, rounds: int
+) -> jax.Array:
     """The best values of actions, float `[S, A]`, improved from others in some rounds."""
     return jax.lax.fori_loop(
         0, rounds, lambda _, values: values_of(table, _greedy(values), discount), values
@@ -143,7 +146,7 @@ def dtype_of(params: Params) -> Any:
 _Draws = dict[str, jax.Array]
 
 
-def _draws(key: jax.Array, size: int, actions: int, dtype: Any) -> _Draws:
+def _draws(key: jax.Array, size: int, actions: int, dtype: DTypeLike) -> _Draws:
     """All that one attempt at AnyMDP's table leaves to chance, by name.
 
     It comes from one call of the generator, for calls take long to compile: standard normal

@@ -31,6 +31,7 @@ from gpicljax.llm.chat import (
 )
 from gpicljax.llm.outcomes import Outcome, ReplyTally, outcome_of
 from gpicljax.storage.array_folder import SavedError
+from gpicljax.typing import JsonObject
 
 Seconds = Annotated[float, Range(0)]
 
@@ -108,12 +109,12 @@ class Conversation:
         self,
         model: ChatModel,
         path: str | Path,
-        about: Mapping[str, Any],
+        about: JsonObject,
         ledger: Ledger,
         patience: RetryPolicy = PATIENT,
         max_tokens: int = 1024,
         seed: int = 0,
-        sleep: Callable[[float], Any] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Opens the transcript; see the class."""
         self.model, self.ledger, self.patience = model, ledger, patience
@@ -168,14 +169,14 @@ class Conversation:
         self.ledger.judge(outcome, text, form)
         return outcome
 
-    def _recall(self, turn: Mapping[str, Any], digest: str) -> Reply:
+    def _recall(self, turn: JsonObject, digest: str) -> Reply:
         if turn["question"] != digest:
             where = f"{self.transcript.path}, turn {self._number}"
             raise SavedError(f"{where}: the question was another one; it is of another run")
         self.recalled += 1
         return self._told(turn)
 
-    def _told(self, turn: Mapping[str, Any]) -> Reply:
+    def _told(self, turn: JsonObject) -> Reply:
         """The reply of a turn that is on record."""
         self._number += 1
         self._said, self._odd_before = turn["messages"], False
@@ -259,7 +260,7 @@ class Conversation:
         turn = {"number": self._number, "faults": faults, "usage": list(spent), "odd": odd}
         self._keep(turn, spent)
 
-    def _keep(self, turn: Mapping[str, Any], spent: Usage) -> None:
+    def _keep(self, turn: JsonObject, spent: Usage) -> None:
         """Writes a turn and counts it."""
         self.transcript.append(turn)
         self.faults.extend(turn["faults"])

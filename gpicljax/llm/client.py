@@ -40,6 +40,7 @@ from gpicljax.llm.chat import (
     sound_text,
     usage_of,
 )
+from gpicljax.typing import JsonObject
 
 try:
     import httpx
@@ -180,8 +181,8 @@ class OpenAICompatible:
             secret = whole = False
         # Not shown: there may be a key in it.
         hidden = f"an address with a name, a password or a query, of {len(self.endpoint)} letters"
-        accepted = "an address such as http://127.0.0.1:8080/v1, without any of these"
-        check(not secret, "endpoint", hidden, accepted)
+        accepted_values = "an address such as http://127.0.0.1:8080/v1, without any of these"
+        check(not secret, "endpoint", hidden, accepted_values)
         check(whole, "endpoint", self.endpoint, "an address such as http://127.0.0.1:8080/v1")
         check_fields(self)
         object.__setattr__(self, "endpoint", re.sub(_PASTED, "", self.endpoint))
@@ -268,10 +269,10 @@ class OpenAICompatible:
         if self.key_variable is None:
             return ""
         key = os.environ.get(self.key_variable, "").strip()
-        accepted = (
+        accepted_values = (
             f"a key in the environment variable {self.key_variable}, or none where none is needed"
         )
-        check(key, "key_variable", f"no {self.key_variable} in the environment", accepted)
+        check(key, "key_variable", f"no {self.key_variable} in the environment", accepted_values)
         sound = key.isascii() and key.isprintable()
         found = f"a key in {self.key_variable} with characters that no header can have"
         check(sound, "key_variable", found, "a key of printable ASCII characters")
@@ -322,7 +323,7 @@ class OpenAICompatible:
                 self._known.form = form
                 return answer
             others = [*self._other_forms(form, answer, fault, messages), *others]
-            others = [each for each in others if each not in tried]
+            others = [other for other in others if other not in tried]
             if not others:
                 self._known.probed = self._known.probed or fault.fault == "unknown"
                 return answer
@@ -369,9 +370,7 @@ class OpenAICompatible:
             body["temperature"] = self.temperature
         return body | {name: value for name, value in options.items() if value is not None}
 
-    def _exchange(
-        self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float
-    ) -> _Answer:
+    def _exchange(self, method: str, path: str, body: JsonObject | None, timeout: float) -> _Answer:
         """One request; the time for it includes that for the whole answer."""
         key = self._key()
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -386,11 +385,13 @@ class OpenAICompatible:
                 made = httpx.AsyncClient(timeout=timeout, verify=secure, trust_env=not self._local)
             except (ImportError, ValueError, httpx.InvalidURL) as error:
                 found = f"one that cannot be used ({type(error).__name__})"
-                accepted = (
+                accepted_values = (
                     "an address such as http://127.0.0.1:3128; pip install 'httpx[socks]' for "
                     "SOCKS; or NO_PROXY for this server"
                 )
-                raise ValueError(refusal("proxy of the environment", found, accepted)) from None
+                raise ValueError(
+                    refusal("proxy of the environment", found, accepted_values)
+                ) from None
             async with (
                 asyncio.timeout(timeout),
                 made as client,
@@ -455,7 +456,7 @@ class OpenAICompatible:
         # Parts that are no text are reasoning, or meant for programs.
         said = "".join(text for text in part_texts(content) if text)
         parts = content if isinstance(content, list) else []
-        refusals = [each.get("refusal") for each in parts if isinstance(each, dict)]
+        refusals = [part.get("refusal") for part in parts if isinstance(part, dict)]
         refused = "".join(each for each in (refusal, *refusals) if isinstance(each, str))
         text = sound_text(self._clean(said or refused))
         measured = measured._replace(completion=usage_of([], text).completion)
@@ -519,10 +520,10 @@ def _said(content: bytes) -> _Said:
     error = bool(found) or "error" in (whole.get("object"), whole.get("type"))
     entries = [each for each in (found, whole) if isinstance(each, dict)]
     names = [
-        each[key]
-        for each in entries
+        entry[key]
+        for entry in entries
         for key in ("code", "type", "error_type", "status")
-        if isinstance(each.get(key), str | int)
+        if isinstance(entry.get(key), str | int)
     ]
     numbers = [int(x) for x in names if re.fullmatch(r"[45]\d\d", str(x))]
     codes = tuple(x for x in names if isinstance(x, str))
@@ -530,7 +531,7 @@ def _said(content: bytes) -> _Said:
     return _Said(error, codes, numbers[0] if numbers else 0, words)
 
 
-def _strings(value: Any, depth: int) -> list[str]:
+def _strings(value: object, depth: int) -> list[str]:
     """An error's words. What it repeats of the request is left out."""
     if isinstance(value, str):
         return [value]

@@ -9,7 +9,7 @@ import functools
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
 from gpicljax.llm.chat import ChatModel, Usage
 from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.storage.lock import exclusive
+from gpicljax.typing import JsonObject
 
 _GRACE = 1.0  # seconds in which replies that have come are still written after Ctrl-C
 _Job = tuple[Future[Any], Callable[[], Any]]
@@ -88,7 +89,7 @@ class Conversations:
             except BaseException as error:
                 future.set_exception(error)
 
-    def open(self, name: str, about: Mapping[str, Any], seed: int) -> Conversation:
+    def open(self, name: str, about: JsonObject, seed: int) -> Conversation:
         """A conversation; whose transcript has this name, and was begun about the same.
 
         Raises:

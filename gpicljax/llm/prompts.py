@@ -19,6 +19,7 @@ from gpicljax import spaces
 from gpicljax.checks import Count, Natural, Range, check, check_fields
 from gpicljax.llm.parsing import WORD, Parsing
 from gpicljax.llm.scenarios import ScenarioName
+from gpicljax.typing import JsonObject
 
 History = Literal["full", "summary"]
 Wording = Literal["own", "paper"]
@@ -136,8 +137,8 @@ class PromptSettings:
         whole = self.wording == "own" or self.history == "full"
         check(whole, "wording", self.wording, "own, where the history is a summary")
         plain = self.scenario == "none" and not self.demonstrations
-        accepted = "own, with a scenario or demonstrations"
-        check(self.wording == "own" or plain, "wording", self.wording, accepted)
+        accepted_values = "own, with a scenario or demonstrations"
+        check(self.wording == "own" or plain, "wording", self.wording, accepted_values)
         summed = not self.guidance or self.history == "summary"
         check(summed, "guidance", self.guidance, "False, unless the history is a summary")
 
@@ -170,7 +171,7 @@ def answer_form(actions: spaces.Space) -> str:
     return f"[{WORD}: {', '.join(['number'] * count)}]"
 
 
-def schema_request(answer: Mapping[str, Any], reasons: bool = False, field: str = "answer") -> str:
+def schema_request(answer: JsonObject, reasons: bool = False, field: str = "answer") -> str:
     """What a request has besides, so that a server is held to a form of answer: JSON as text.
 
     For `client.OpenAICompatible(..., options=schema_request(...))`. Replies are then JSON objects

@@ -80,9 +80,9 @@ def _paths(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
     )
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value: object) -> bool:
     return isinstance(value, Path)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 _NON_FINITE = ("nan", "inf", "-inf")
 
 
-def to_json(config: Any, _name: str = "config") -> Any:
+def to_json(config: object, _name: str = "config") -> Any:
     """Turns a configuration into JSON values.
 
     Args:
@@ -137,7 +137,7 @@ def _read_union(kinds: tuple[Any, ...], data: Any, name: str) -> Any:
     raise ValueError(refusal(name, data, " | ".join(map(str, kinds))))
 
 
-def describe_difference(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[str]:
+def describe_difference(a: object, b: object, ignore: tuple[str, ...] = ()) -> list[str]:
     """Lists the fields in which two configurations differ.
 
     Args:

@@ -24,6 +24,7 @@ from gpicljax.runs.distributed import is_main
 from gpicljax.runs.metrics import as_numbers
 from gpicljax.storage.atomic import plain, to_json_text, write_atomically
 from gpicljax.storage.nested import flatten
+from gpicljax.typing import JsonObject
 
 if TYPE_CHECKING:
     from gpicljax.runs.run_directory import RunDirectory
@@ -35,7 +36,7 @@ MAX_SEEDS = 16
 class Logger(Protocol):
     """Something that shows a run's records."""
 
-    def log(self, step: int, values: Mapping[str, Any]) -> None:
+    def log(self, step: int, values: JsonObject) -> None:
         """Takes one record.
 
         Args:
@@ -49,7 +50,7 @@ class Logger(Protocol):
         ...
 
 
-def scalars(values: Mapping[str, Any]) -> dict[str, float]:
+def scalars(values: JsonObject) -> dict[str, float]:
     """Flattens a record into named numbers.
 
     Args:
@@ -72,13 +73,13 @@ def scalars(values: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _split(record: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def _split(record: JsonObject) -> tuple[int, dict[str, Any]]:
     values = dict(record)
     return values.pop("step"), values
 
 
 def _with_moments(
-    run: RunDirectory, history: Sequence[Mapping[str, Any]]
+    run: RunDirectory, history: Sequence[JsonObject]
 ) -> Iterator[tuple[float, Mapping[str, Any]]]:
     """Yields the records of a log with the time at which each was made, in seconds since 1970.
 
@@ -105,7 +106,7 @@ class TensorBoardLogger:
       OSError: if a file cannot be written.
     """
 
-    def __init__(self, run: RunDirectory, history: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, run: RunDirectory, history: Sequence[JsonObject] = ()) -> None:
         """Opens the files; see the class."""
         # Not its SummaryWriter: that one writes from a thread, and once a full disk has ended the
         # thread, its queue fills up and the training waits for ever.
@@ -137,7 +138,7 @@ class TensorBoardLogger:
             for file in before:
                 file.unlink(missing_ok=True)
 
-    def log(self, step: int, values: Mapping[str, Any]) -> None:
+    def log(self, step: int, values: JsonObject) -> None:
         """Writes one event with all values, to be seen at once; see `Logger`."""
         self._write(time.time(), step, values)
         self._writer.flush()
@@ -146,7 +147,7 @@ class TensorBoardLogger:
         """Closes the file."""
         self._writer.close()
 
-    def _write(self, moment: float, step: int, values: Mapping[str, Any]) -> None:
+    def _write(self, moment: float, step: int, values: JsonObject) -> None:
         shown = [
             self._summary.Value(tag=tag, simple_value=value)
             for tag, value in scalars(values).items()
@@ -174,7 +175,7 @@ class WandbLogger:
       Exception: of the library's own types, if it cannot start.
     """
 
-    def __init__(self, run: RunDirectory, history: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, run: RunDirectory, history: Sequence[JsonObject] = ()) -> None:
         """Starts or continues the run; see the class."""
         import wandb
 
@@ -204,11 +205,11 @@ class WandbLogger:
         for moment, record in _with_moments(run, history):
             self._log(moment, *_split(record))
 
-    def log(self, step: int, values: Mapping[str, Any]) -> None:
+    def log(self, step: int, values: JsonObject) -> None:
         """Hands one record over, unless the server has it already; see `Logger`."""
         self._log(time.time(), step, values)
 
-    def _log(self, moment: float, step: int, values: Mapping[str, Any]) -> None:
+    def _log(self, moment: float, step: int, values: JsonObject) -> None:
         if step >= self._next:
             self._run.log({**scalars(values), "_timestamp": moment}, step=step)
 
@@ -243,7 +244,7 @@ class Views:
             except Exception as error:  # network, disk, accounts: whatever these libraries raise
                 self._warn(name, error)
 
-    def log(self, step: int, values: Mapping[str, Any]) -> None:
+    def log(self, step: int, values: JsonObject) -> None:
         """Gives a record to every logger that is left."""
         for name, logger in list(self._loggers.items()):
             try:
@@ -283,7 +284,7 @@ LOGGERS: dict[str, Callable[..., Logger]] = {"tensorboard": TensorBoardLogger, "
 
 def open_loggers(
     run: RunDirectory,
-    history: Sequence[Mapping[str, Any]] = (),
+    history: Sequence[JsonObject] = (),
     *,
     report: Callable[[str], None] = print,
 ) -> Views:

@@ -15,6 +15,7 @@ from gpicljax.runs.distributed import on_main
 from gpicljax.storage.atomic import flush_to_device, to_json_text, write_atomically
 from gpicljax.storage.patience import Patience
 from gpicljax.storage.reading import read_bytes
+from gpicljax.typing import JsonObject
 
 MAX_VALUES = 65536
 """Most numbers one metric may hold; larger arrays belong into files of their own."""
@@ -55,7 +56,7 @@ class MetricsLog:
         """Whether everything appended so far is on the device."""
         return self._complete
 
-    def append(self, step: int, values: Mapping[str, Any]) -> None:
+    def append(self, step: int, values: JsonObject) -> None:
         """Writes one line, `{"step": step, **values}`.
 
         Args:
@@ -69,7 +70,7 @@ class MetricsLog:
         """
         self._complete = on_main(lambda: self._append(step, values))
 
-    def _append(self, step: int, values: Mapping[str, Any]) -> bool:
+    def _append(self, step: int, values: JsonObject) -> bool:
         check("step" not in values, "values", "step", "any other name of a metric")
         for name, value in values.items():
             few = not hasattr(value, "__array__") or np.size(value) <= MAX_VALUES
@@ -168,14 +169,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return [record for record, _ in _parse(path)]
 
 
-def throughput(records: Sequence[Mapping[str, Any]]) -> float:
+def throughput(records: Sequence[JsonObject]) -> float:
     """Median observations per second over all seeds, without compilation; NaN if never measured."""
     rates = [record["time"].get("observations_per_s") for record in records]
     rates = [rate for rate in rates if rate is not None]
     return float(np.median(rates)) if rates else float("nan")
 
 
-def not_finite_since(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def not_finite_since(records: Sequence[JsonObject]) -> dict[str, int]:
     """The runs that a log names as not finite, and the first chunk in which it does."""
     since: dict[str, int] = {}
     for record in records:
@@ -191,7 +192,7 @@ def in_words(since: Mapping[str, int]) -> str:
     return f"Loss or parameters are not finite: {named}."
 
 
-def as_numbers(value: Any) -> np.ndarray | None:
+def as_numbers(value: object) -> np.ndarray | None:
     """A record's value as a float64 array, null as NaN; None if it is text or of ragged shape."""
     try:
         array = np.asarray(value)
@@ -218,7 +219,7 @@ def truncate_after(path: Path, step: int | None) -> None:
         write_atomically(path, content)
 
 
-def _is_record(line: Any) -> TypeGuard[dict[str, Any]]:
+def _is_record(line: object) -> TypeGuard[dict[str, Any]]:
     """Whether a line is a record: an object with a step, and with a number for each time."""
     if not isinstance(line, dict) or type(line.get("step")) is not int:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from gpicljax.runs.distributed import is_main
+from gpicljax.typing import JsonObject
 
 
 def duration(seconds: float) -> str:
@@ -36,7 +37,7 @@ def count(number: float) -> str:
 
 def announce(
     title: str,
-    details: Mapping[str, Any] | None = None,
+    details: JsonObject | None = None,
     *,
     expected_seconds: float | None = None,
     stream: IO[str] | None = None,
@@ -101,7 +102,7 @@ class Progress:
         self,
         done: int,
         *,
-        metrics: Mapping[str, Any],
+        metrics: JsonObject,
         observations_per_second: float | None,
         seconds_left: float | None,
         warning: str | None = None,

@@ -10,7 +10,7 @@ import dataclasses
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from gpicljax.runs.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.lock import Held, LockedError, exclusive, is_locked
 from gpicljax.storage.reading import read_json
+from gpicljax.typing import JsonObject
 
 IRRELEVANT = (
     "experiment",
@@ -134,8 +135,8 @@ def open_run(
     experiment: str,
     config: RunConfig,
     *,
-    recognise: Callable[[Path], Any] | None = None,
-    before: Callable[[], Any] = lambda: None,
+    recognise: Callable[[Path], object] | None = None,
+    before: Callable[[], object] = lambda: None,
 ) -> RunDirectory:
     """Makes, continues or replaces the folder of a run, and locks it.
 
@@ -218,7 +219,7 @@ def _entries(path: Path) -> list[Path]:
 
 
 def _check_is_run(
-    path: Path, experiment: str, config: RunConfig, recognise: Callable[[Path], Any] | None
+    path: Path, experiment: str, config: RunConfig, recognise: Callable[[Path], object] | None
 ) -> None:
     """Refuses to delete what is no run of this experiment.
 
@@ -243,7 +244,8 @@ def _check_is_run(
     except FileNotFoundError:
         try:
             if recognise is not None:
-                return recognise(path)
+                recognise(path)
+                return
         except (ValueError, ShardError) as error:
             reason = str(error)
     except (OSError, ValueError):
@@ -317,7 +319,7 @@ def _delete(entry: Path) -> None:
 
 def write_summary(
     run: RunDirectory,
-    results: Mapping[str, Any],
+    results: JsonObject,
     markdown: str,
     icl: Sequence[ICLRecord] = (),
 ) -> None:

@@ -43,7 +43,7 @@ from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.runs.config_json import from_json, to_json
 from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, JsonObject
 from gpicljax.wrappers.settings import TrialSettings
 
 FORMAT = 2
@@ -89,7 +89,7 @@ def save_agent(
     *,
     algorithm: str,
     env_id: str,
-    env_options: Mapping[str, Any],
+    env_options: JsonObject,
     env_params: ArrayTree,
     num_envs: int,
     config: Any,
@@ -318,7 +318,7 @@ def shipped_model(name: str) -> Path:
 _IDENTITY = ("algorithm", "env", "num_envs", "config", "network")
 
 
-def _hash(identity: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+def _hash(identity: JsonObject, arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 of everything that decides how an agent acts."""
     text = json.dumps({name: identity[name] for name in _IDENTITY}, sort_keys=True)
     digest = hashlib.sha256(text.encode())
@@ -339,7 +339,7 @@ def _assembled(
     return LoadedAgent(env, env_params, agent, params, info)
 
 
-def _registered_id(card: Mapping[str, Any]) -> str:
+def _registered_id(card: JsonObject) -> str:
     """The environment's id without a module, if it and the algorithm are registered.
 
     Raises:
@@ -359,9 +359,7 @@ def _registered_id(card: Mapping[str, Any]) -> str:
     return env_id
 
 
-def _environment(
-    env_id: str, options: Mapping[str, Any], trials: TrialSettings | None
-) -> Environment:
+def _environment(env_id: str, options: JsonObject, trials: TrialSettings | None) -> Environment:
     """The environment of a card, or that which is to be written on one."""
     env = registration.make(env_id, **options)
     return env if trials is None else trials.around(env)

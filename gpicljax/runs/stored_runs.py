@@ -24,6 +24,7 @@ from gpicljax.storage.lock import is_locked
 from gpicljax.storage.manifest import MANIFEST, find_damage
 from gpicljax.storage.nested import flatten
 from gpicljax.storage.reading import read_bytes, read_json
+from gpicljax.typing import JsonObject
 
 Floats = NDArray[np.float64]
 BOOKKEEPING = ("step", "observations", "time", NOT_FINITE)
@@ -179,7 +180,7 @@ class StoredRun:
         return states
 
 
-def _measured(record: dict[str, Any]) -> dict[str, Any]:
+def _measured(record: JsonObject) -> dict[str, Any]:
     kept = {name: value for name, value in record.items() if name not in BOOKKEEPING}
     return flatten(kept, separator="/") if kept else {}
 
@@ -244,7 +245,7 @@ def cells_of(run: StoredRun) -> list[StoredRun]:
     return found
 
 
-def _of_lanes(record: dict[str, Any], names: list[str], own: list[int]) -> dict[str, Any]:
+def _of_lanes(record: JsonObject, names: list[str], own: list[int]) -> dict[str, Any]:
     """A record of some of the seeds: what has a value for each, and their share of the rest."""
 
     def cut(value: Any) -> Any:
@@ -341,8 +342,8 @@ def by_method(runs: Sequence[StoredRun], field: str, metric: str) -> dict[str, l
     for method, found in pools.items():
         if missing := [task for task in every if task not in found]:
             where = ", ".join(map("=".join, zip(differences, missing[0], strict=True)))
-            accepted = f"runs of every task for each; {method} has none with {where}"
-            raise UnknownRunError(refusal("--by", field, accepted))
+            accepted_values = f"runs of every task for each; {method} has none with {where}"
+            raise UnknownRunError(refusal("--by", field, accepted_values))
     return {
         method: [np.concatenate(found[task]) for task in every] for method, found in pools.items()
     }

@@ -351,7 +351,11 @@ def _measurer(config: RunConfig, program: Program, replicas: Replicas) -> Take:
         if which not in compiled:
 
             def one(
-                key: jax.Array, number: Any, params: ArrayTree, cell: ArrayTree, *arguments: Any
+                key: jax.Array,
+                number: jax.Array,
+                params: ArrayTree,
+                cell: ArrayTree,
+                *arguments: Any,
             ) -> Any:
                 return each.function(jax.random.fold_in(key, number), params, cell, *arguments)
 

@@ -23,7 +23,7 @@ import numpy as np
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.leaves import named_leaves
 from gpicljax.storage.reading import read_bytes, read_json
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, JsonObject
 
 ARRAYS = "params.npz"
 _KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
@@ -111,7 +111,7 @@ def named(part: str, tree: ArrayTree) -> dict[str, np.ndarray]:
 
 
 def write_folder(
-    folder: Path, file: str, card: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    folder: Path, file: str, card: JsonObject, arrays: Mapping[str, np.ndarray]
 ) -> None:
     """Writes arrays and card; what was in the folder is replaced.
 

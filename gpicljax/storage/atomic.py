@@ -85,7 +85,7 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Turns arrays, scalars and paths into what JSON can say.
 
     Args:
@@ -120,6 +120,6 @@ def plain(value: Any) -> Any:
     )
 
 
-def to_json_text(value: Any, *, indent: int | None = None) -> str:
+def to_json_text(value: object, *, indent: int | None = None) -> str:
     """Writes `plain(value)` as strict JSON (see `plain` for what becomes of NaN)."""
     return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.storage.reading import read_json
+from gpicljax.typing import JsonObject
 
 FORMAT = 1
 
 
-def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_checked_json(path: Path, content: JsonObject) -> None:
     """Replaces a file in one step, durable once this returns.
 
     Args:
@@ -45,5 +45,5 @@ def read_checked_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _digest_of(content: Any) -> str:
+def _digest_of(content: JsonObject) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

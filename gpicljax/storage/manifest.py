@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpicljax.storage.atomic import sync_file, sync_folder, to_json_text, write_atomically
 from gpicljax.storage.reading import read_json
+from gpicljax.typing import JsonObject
 
 MANIFEST = "manifest.json"
 Files = dict[str, tuple[int, str]]
@@ -57,7 +57,7 @@ def digest_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, about: JsonObject) -> None:
     """Completes a folder: flushes its files to the device, then says what they are.
 
     Args:

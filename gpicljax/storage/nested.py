@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def flatten(data: Any, prefix: str = "", separator: str = ".") -> dict[str, Any]:
+def flatten(data: object, prefix: str = "", separator: str = ".") -> dict[str, Any]:
     """Turns nested mappings into one, joining names by `separator`.
 
     Args:
@@ -27,7 +27,7 @@ def flatten(data: Any, prefix: str = "", separator: str = ".") -> dict[str, Any]
 
 
 def differences(
-    a: Any, b: Any, ignore: tuple[str, ...] = (), show: Callable[[Any], str] = repr
+    a: object, b: object, ignore: tuple[str, ...] = (), show: Callable[[Any], str] = repr
 ) -> list[str]:
     """Lists where two nested mappings differ.
 
@@ -44,7 +44,7 @@ def differences(
     left, right = flatten(a), flatten(b)
     names = [*left, *(name for name in right if name not in left)]
 
-    def shown(values: dict[str, Any], name: str) -> str:
+    def shown(values: dict[str, object], name: str) -> str:
         return show(values[name]) if name in values else "(absent)"
 
     return [

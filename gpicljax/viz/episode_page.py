@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpicljax.checks import check, check_array
+from gpicljax.typing import JsonObject
 from gpicljax.viz.films import Frames
 
 TILES = 64
@@ -49,7 +50,7 @@ _BLOCK = 16  # WebP compresses blocks of this many pixels a side; tiles do not s
 def episode_page(
     *,
     title: str,
-    about: Mapping[str, Any] | None = None,
+    about: JsonObject | None = None,
     words: Sequence[str] | None = None,
     frames: Frames | None = None,
     frame_steps: ArrayLike | None = None,
@@ -152,7 +153,7 @@ def episode_page(
     return page.encode("utf-8", "replace").decode()  # half a surrogate pair is no character
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> Any:
     """Returns a reading for JSON, which has no numbers that are not finite."""
     is_number = isinstance(value, float | np.floating)
     return str(value) if is_number and not np.isfinite(value) else value

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.typing import DTypeLike
 
 from gpicljax import spaces
 from gpicljax.checks import Range
@@ -90,7 +91,7 @@ class State:
     steps: jax.Array
 
 
-def _gust(index: jax.Array, dtype: Any) -> jax.Array:
+def _gust(index: jax.Array, dtype: DTypeLike) -> jax.Array:
     """The wind's share of its greatest force or torque at a time index."""
     t = index.astype(dtype)
     return jnp.tanh(jnp.sin(0.02 * t) + jnp.sin(np.pi * 0.01 * t))
@@ -226,7 +227,9 @@ class LunarLander(Environment[Params, Task, State]):
         spin = STEP * scene.INVERSE_INERTIA[0] * task.turbulence_power * twist
         return self._kick(world, vx, jnp.zeros_like(vx), spin), wind + free
 
-    def _powers(self, action: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def _powers(
+        self, action: jax.Array, dtype: DTypeLike
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Power of the main and of the side engines, and on which side (-1 left, 1 right)."""
         if self.continuous:
             action = jnp.clip(jnp.asarray(action, dtype), -1, 1)

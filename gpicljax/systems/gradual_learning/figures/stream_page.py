@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
 from gpicljax.systems.gradual_learning.measures.streams import StreamSteps
+from gpicljax.typing import JsonObject
 from gpicljax.viz.episode_page import Stage, episode_page
 
 
-def stream_page(steps: StreamSteps, *, title: str, about: Mapping[str, Any] | None = None) -> str:
+def stream_page(steps: StreamSteps, *, title: str, about: JsonObject | None = None) -> str:
     """Returns a page that replays a stream in the challenge's three rows: input, output and reward.
 
     Args:

@@ -1,4 +1,4 @@
-"""Learning histories on disk, and an environment that goes through them again.
+"""Learning histories on disk, and an environment that replays them.
 
 A history is all that an agent sees and does while it learns one task, from its first action to its
 last. Algorithm Distillation (Laskin et al., 2022) imitates such histories, so that what is learnt
@@ -25,10 +25,10 @@ from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.registration import is_registered, make
 from gpicljax.rollout import Record, play, start_rollout
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import ArrayTree, JsonObject
 from gpicljax.wrappers.trial import Trial, trial_space
 
-WHAT = "learning histories"
+CONTENT = "learning histories"
 """What a folder of histories says that it holds."""
 
 
@@ -57,7 +57,7 @@ class History(NamedTuple):
 def play_histories(
     key: jax.Array, env: Trial, env_params: ArrayTree, agent: Agent, count: int
 ) -> History:
-    """Histories of an agent without parameters that learns within trials, each of its own task.
+    """Plays histories of an agent that learns within trials, each of its own task.
 
     Args:
       key: typed key.
@@ -68,20 +68,22 @@ def play_histories(
     """
     vec = single_trial_batch(env, count, env.actions)
 
-    def keep(record: Record) -> dict[str, Any]:
+    def stored_fields(record: Record) -> dict[str, Any]:
         before, after = record.timestep.observation, record.next_timestep
-        seen = after.observation
-        kept = {"now": before["now"], "action": record.action, "reward": after.reward}
-        return kept | {name: seen[name] for name in ("reached", "terminated", "truncated")}
+        next_observation = after.observation
+        fields = {"now": before["now"], "action": record.action, "reward": after.reward}
+        return fields | {
+            name: next_observation[name] for name in ("reached", "terminated", "truncated")
+        }
 
     start = start_rollout(key, vec, agent, env_params)
-    played = play(vec, agent, (), start, max_steps=env.actions, keep=keep)
+    played = play(vec, agent, (), start, max_steps=env.actions, keep=stored_fields)
     steps = jax.tree.map(lambda x: x[:, 0], played.records)
     return History(task=start.vstate.task, **steps)
 
 
 @struct.dataclass
-class Stored:
+class HistoryParams:
     """The distribution over histories: all of a folder, equally likely.
 
     Attributes:
@@ -101,8 +103,8 @@ class Stored:
     truncated: jax.Array
 
 
-def load_histories(path: str | Path) -> tuple[Stored, dict[str, Any]]:
-    """All histories of a folder, and what the folder says of itself.
+def load_histories(path: str | Path) -> tuple[HistoryParams, dict[str, Any]]:
+    """Returns all histories of a folder, and the folder's description.
 
     Raises:
       DamagedShardError: if anything is missing or damaged; it names the file.
@@ -110,27 +112,27 @@ def load_histories(path: str | Path) -> tuple[Stored, dict[str, Any]]:
         the environment that it names; it names the array.
     """
     reader = ShardReader(path)
-    names = [field.name for field in dataclasses.fields(Stored)]
-    known = {leaf.name for leaf in reader.manifest.leaves}
-    check(known >= set(names), "histories", str(path), "a folder of in_context_rl_histories")
-    found = reader.read(np.arange(len(reader)))
-    _check_histories({name: found[name] for name in names}, reader.about)
-    return Stored(**{name: jnp.asarray(found[name]) for name in names}), reader.about
+    names = [field.name for field in dataclasses.fields(HistoryParams)]
+    leaf_names = {leaf.name for leaf in reader.manifest.leaves}
+    check(leaf_names >= set(names), "histories", str(path), "a folder of in_context_rl_histories")
+    arrays = reader.read(np.arange(len(reader)))
+    _check_histories({name: arrays[name] for name in names}, reader.about)
+    return HistoryParams(**{name: jnp.asarray(arrays[name]) for name in names}), reader.about
 
 
-def _check_histories(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+def _check_histories(arrays: Mapping[str, np.ndarray], about: JsonObject) -> None:
     """Refuses arrays `[N, T]` that do not fit the spaces of the environment that was learnt."""
     env_id, static = about.get("environment"), about.get("static")
     # A folder may come from anywhere: its names import nothing.
-    known = isinstance(env_id, str) and is_registered(env_id) and isinstance(static, Mapping)
-    check(known, "environment", env_id, "the id of a registered environment, with its options")
+    is_known = isinstance(env_id, str) and is_registered(env_id) and isinstance(static, Mapping)
+    check(is_known, "environment", env_id, "the id of a registered environment, with its options")
     env = make(str(env_id), **dict(static or {}))
-    seen, choices = env.observation_space(), env.action_space()
-    if not isinstance(seen, spaces.Discrete) or not isinstance(choices, spaces.Discrete):
-        accepted = "one with numbered situations and actions"
-        raise ValueError(refusal("environment", env_id, accepted))
+    situations, choices = env.observation_space(), env.action_space()
+    if not isinstance(situations, spaces.Discrete) or not isinstance(choices, spaces.Discrete):
+        expected = "one with numbered situations and actions"
+        raise ValueError(refusal("environment", env_id, expected))
     shape = len(arrays["action"]), about.get("actions")
-    counts = {"now": seen.n, "reached": seen.n, "action": choices.n}
+    counts = {"now": situations.n, "reached": situations.n, "action": choices.n}
     kinds = {"reward": "f", "terminated": "b", "truncated": "b"} | dict.fromkeys(counts, "iu")
     for name, kind in kinds.items():
         value, n = arrays[name], counts.get(name)
@@ -152,8 +154,8 @@ class Position:
 
 
 @dataclasses.dataclass(frozen=True)
-class StoredHistories(Environment[Stored, Stored, Position]):
-    """Parts of stored histories as trials, to imitate: what is played does not matter.
+class StoredHistories(Environment[HistoryParams, HistoryParams, Position]):
+    """An environment of parts of stored histories, to imitate; actions have no effect.
 
     A task is a part of one history, uniformly any of that length. What is observed and paid is what
     the history says, and `privileged` has its action as `optimal: bool[A]`, which
@@ -178,75 +180,75 @@ class StoredHistories(Environment[Stored, Stored, Position]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        accepted = f"at most {self.length}, the actions of the histories"
-        check(self.actions <= self.length, "actions", self.actions, accepted)
+        expected = f"at most {self.length}, the actions of the histories"
+        check(self.actions <= self.length, "actions", self.actions, expected)
 
     @property
-    def default_params(self) -> Stored:
-        """Histories in which nothing happens, of the shapes there are."""
-        none = jnp.zeros((self.count, self.length), jnp.int32)
-        paid = jnp.zeros(none.shape, jnp.result_type(float))
-        return Stored(none, none, none, paid, none.astype(bool), none.astype(bool))
+    def default_params(self) -> HistoryParams:
+        """Returns histories in which nothing happens, of the shapes of the stored ones."""
+        zeros = jnp.zeros((self.count, self.length), jnp.int32)
+        rewards = jnp.zeros(zeros.shape, jnp.result_type(float))
+        return HistoryParams(zeros, zeros, zeros, rewards, zeros.astype(bool), zeros.astype(bool))
 
-    def horizon(self, params: Stored | None = None) -> Any:
-        """The trial's actions."""
+    def horizon(self, params: HistoryParams | None = None) -> Any:
+        """Returns the number of actions of a trial."""
         del params
         return np.asarray(self.actions, np.int32)
 
-    def sample_task(self, key: jax.Array, params: Stored) -> Stored:
-        """A part of one of the histories, leaves `[actions]`."""
-        which_key, start_key = jax.random.split(key)
-        which = jax.random.randint(which_key, (), 0, self.count, jnp.int32)
+    def sample_task(self, key: jax.Array, params: HistoryParams) -> HistoryParams:
+        """Draws a part of one of the histories, leaves `[actions]`."""
+        number_key, start_key = jax.random.split(key)
+        number = jax.random.randint(number_key, (), 0, self.count, jnp.int32)
         latest = self.length - self.actions
         start = jax.random.randint(start_key, (), 0, latest + 1, jnp.int32)
 
         def part(x: jax.Array) -> jax.Array:
-            return jax.lax.dynamic_slice(x, (which, start), (1, self.actions))[0]
+            return jax.lax.dynamic_slice(x, (number, start), (1, self.actions))[0]
 
         return jax.tree.map(part, params)
 
-    def initial(self, key: jax.Array, task: Stored) -> Position:
-        """At the part's beginning."""
+    def initial(self, key: jax.Array, task: HistoryParams) -> Position:
+        """Returns the beginning of the part."""
         del key, task
         return Position(jnp.zeros((), jnp.int32))
 
     def move(
-        self, state: Position, action: jax.Array, noise: tuple[()], task: Stored
+        self, state: Position, action: jax.Array, noise: tuple[()], task: HistoryParams
     ) -> Transition:
-        """What the history says, whatever the action."""
+        """Returns the outcome in the history, whatever the action."""
         steps = state.steps + 1
-        no = jnp.zeros((), bool)
+        false = jnp.zeros((), bool)
         reward = task.reward[jnp.minimum(state.steps, self.actions - 1)]
-        return Transition(Position(steps), reward, no, steps >= self.actions, {})
+        return Transition(Position(steps), reward, false, steps >= self.actions, {})
 
-    def observe(self, state: Position, task: Stored) -> dict[str, Any]:
-        """As `wrappers.Trial`."""
+    def observe(self, state: Position, task: HistoryParams) -> dict[str, Any]:
+        """Returns the observation of `wrappers.Trial`."""
         first, last = state.steps == 0, jnp.maximum(state.steps - 1, 0)
-        now = task.now[jnp.minimum(state.steps, self.actions - 1)]
+        situation = task.now[jnp.minimum(state.steps, self.actions - 1)]
         return {
-            "now": now,
-            "before": jnp.where(first, now, task.now[last]),
-            "reached": jnp.where(first, now, task.reached[last]),
+            "now": situation,
+            "before": jnp.where(first, situation, task.now[last]),
+            "reached": jnp.where(first, situation, task.reached[last]),
             "terminated": task.terminated[last] & ~first,
             "truncated": task.truncated[last] & ~first,
             "elapsed": (state.steps.astype(task.reward.dtype) / self.actions)[None],
         }
 
-    def action_space(self, task: Stored | None = None) -> spaces.Discrete:
-        """That of the environment inside."""
+    def action_space(self, task: HistoryParams | None = None) -> spaces.Discrete:
+        """Returns the space of actions of the environment inside."""
         return spaces.Discrete(self.choices)
 
-    def observation_space(self, task: Stored | None = None) -> spaces.Space:
-        """As of `wrappers.Trial`."""
+    def observation_space(self, task: HistoryParams | None = None) -> spaces.Space:
+        """Returns the space of observations of `wrappers.Trial`."""
         return trial_space(self.situation_space)
 
-    def privileged(self, state: Position, task: Stored) -> dict[str, jax.Array]:
-        """`optimal`: `bool[A]`, the history's action."""
+    def privileged(self, state: Position, task: HistoryParams) -> dict[str, jax.Array]:
+        """Returns `optimal`: `bool[A]`, the history's action."""
         action = task.action[jnp.minimum(state.steps, self.actions - 1)]
         return {"optimal": jnp.arange(self.choices) == action}
 
-    def describe(self, state: Position, task: Stored) -> str:
-        """How much of the history has been gone through, and what it has paid."""
+    def describe(self, state: Position, task: HistoryParams) -> str:
+        """Returns the number of actions gone through, and their rewards so far."""
         steps = int(state.steps)
         paid = float(np.asarray(task.reward)[:steps].sum())
         return f"{steps} of {self.actions} actions of a history, which paid {paid:g} so far"

@@ -23,12 +23,13 @@ from gpicljax.spaces import Discrete
 from gpicljax.systems.maze_world.data.demonstrations import (
     Demonstration,
     MazeTrajectory,
+    as_distributions,
     distributions,
-    listed,
     sample_trajectories,
 )
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
+from gpicljax.typing import JsonObject
 
 AS_IN_THE_PAPER = Demonstration()
 
@@ -36,19 +37,19 @@ AS_IN_THE_PAPER = Demonstration()
 def metadata(
     env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
 ) -> dict[str, Any]:
-    """What has to be known to use stored episodes, for JSON; `from_metadata` is its inverse."""
+    """Returns the JSON card of stored episodes; `from_metadata` is its inverse."""
     return {
         "environment": "MazeWorld-v0",
         "static": dataclasses.asdict(env),
         "params": [
             {name: np.asarray(value).tolist() for name, value in dataclasses.asdict(p).items()}
-            for p in listed(params)
+            for p in as_distributions(params)
         ],
         "demonstration": dataclasses.asdict(settings),
     }
 
 
-def from_metadata(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], Demonstration]:
+def from_metadata(about: JsonObject) -> tuple[MazeWorld, tuple[Params, ...], Demonstration]:
     """The environment, distributions and settings that stored episodes were made with.
 
     Raises:
@@ -68,8 +69,8 @@ def from_metadata(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ..
         ) from error
 
 
-def check_fits(about: Mapping[str, Any], env: MazeWorld) -> None:
-    """Refuses an environment in which stored episodes are other ones than those that were lived.
+def check_fits(about: JsonObject, env: MazeWorld) -> None:
+    """Refuses an environment whose mazes or rules differ from those of the stored episodes.
 
     The mode, the actions, the size and the number of landmarks must be those of the card. The view
     and all that belongs to it (resolution, field of view, radius, textures, pose) may be others:
@@ -85,8 +86,13 @@ def check_fits(about: Mapping[str, Any], env: MazeWorld) -> None:
     """
     stored = from_metadata(about)[0]
     for name in ("mode", "actions", "size", "max_landmarks"):
-        given, wanted = getattr(env, name), getattr(stored, name)
-        check(given == wanted, f"env.{name}", given, f"{wanted!r}, as in the stored episodes")
+        value, stored_value = getattr(env, name), getattr(stored, name)
+        check(
+            value == stored_value,
+            f"env.{name}",
+            value,
+            f"{stored_value!r}, as in the stored episodes",
+        )
 
 
 def collection_of_episodes(
@@ -98,7 +104,7 @@ def collection_of_episodes(
     episodes_per_shard: int = 1024,
     settings: Demonstration = AS_IN_THE_PAPER,
 ) -> Collection:
-    """What a folder of episodes is filled with; arguments as of `collect_trajectories`."""
+    """Returns the collection of a folder of episodes; arguments as of `collect_trajectories`."""
     choices = distributions(env, params, settings)
     check_at_least(1, episodes=episodes, episodes_per_shard=episodes_per_shard)
     about = metadata(env, choices, settings)
@@ -108,11 +114,11 @@ def collection_of_episodes(
         what="episodes",
         about=about | {"seed": seed, "episodes_per_shard": episodes_per_shard},
         kind="environment",
-        make=_compiled(env, choices, episodes_per_shard, settings),
+        make=_compile(env, choices, episodes_per_shard, settings),
         seed=seed,
         shards=-(-episodes // episodes_per_shard),
         steps=episodes_per_shard * settings.length,
-        sample=(_compiled(env, choices, few, short), few * short.length),
+        sample=(_compile(env, choices, few, short), few * short.length),
     )
 
 
@@ -189,26 +195,28 @@ def stored_episodes(
     reader = ShardReader(path)
     check_fits(reader.about, env)
     _, params, settings = from_metadata(reader.about)
-    accepted = f"{settings.length}, as in the stored episodes"
-    check(length == settings.length, "length", length, accepted)
-    found = reader.read(np.arange(len(reader)))
-    _check_episodes(found, env, len(params), length)
-    return MazeTrajectory(**dict.fromkeys(MazeTrajectory._fields) | found), params
+    accepted_values = f"{settings.length}, as in the stored episodes"
+    check(length == settings.length, "length", length, accepted_values)
+    arrays = reader.read(np.arange(len(reader)))
+    _check_episodes(arrays, env, len(params), length)
+    return MazeTrajectory(**dict.fromkeys(MazeTrajectory._fields) | arrays), params
 
 
-def _check_episodes(found: Mapping[str, Any], env: MazeWorld, params: int, length: int) -> None:
+def _check_episodes(arrays: Mapping[str, Any], env: MazeWorld, params: int, length: int) -> None:
     """Refuses arrays that do not fit episodes of this length in an environment."""
     needed = {"pose": length + 1, "action": length, "label": length, "reward": length}
-    check(needed.keys() <= found.keys() <= {*MazeTrajectory._fields}, "path", [*found], "episodes")
+    check(
+        needed.keys() <= arrays.keys() <= {*MazeTrajectory._fields}, "path", [*arrays], "episodes"
+    )
     for name, steps in needed.items():
         axis = -1 if name == "pose" else 1
-        shape = np.shape(found[name])
+        shape = np.shape(arrays[name])
         fits = len(shape) > 1 and shape[axis] == steps
-        check_array(fits, name, found[name], f"[N, ...] with {steps} on axis {axis}")
+        check_array(fits, name, arrays[name], f"[N, ...] with {steps} on axis {axis}")
     space, most = env.action_space(), {"distribution": params - 1, "length": length}
     if isinstance(space, Discrete):
         most |= {"action": space.n - 1, "label": space.n - 1}
-    for name, values in found.items():
+    for name, values in arrays.items():
         for leaf in jax.tree.leaves(values):
             check_array(bool(np.isfinite(leaf).all()), name, leaf, "finite numbers")
         if name in most:
@@ -216,7 +224,7 @@ def _check_episodes(found: Mapping[str, Any], env: MazeWorld, params: int, lengt
             check_array(bool(fits), name, values, f"integers within 0 .. {most[name]}")
 
 
-def _compiled(
+def _compile(
     env: MazeWorld, choices: tuple[Params, ...], episodes: int, settings: Demonstration
 ) -> Callable[[jax.Array], MazeTrajectory]:
     return jax.jit(lambda key: sample_trajectories(key, env, choices, episodes, settings)[0])

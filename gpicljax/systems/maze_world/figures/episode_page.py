@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from gpicljax.checks import check_array
 from gpicljax.systems.maze_world.figures import trajectories as maze
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode
+from gpicljax.typing import JsonObject
 from gpicljax.viz import episode_page as pages
 from gpicljax.viz.films import Frames
 
@@ -22,7 +22,7 @@ def maze_episode_page(
     episode: MazeEpisode,
     *,
     title: str,
-    about: Mapping[str, Any] | None = None,
+    about: JsonObject | None = None,
     actions: Sequence[str] | None = None,
     advice: Sequence[str] | None = None,
     quality: int = 80,
@@ -57,7 +57,7 @@ def maze_episode_page(
       >>> "Two cells" in page
       True
     """
-    episode = episode.checked()
+    episode = episode.to_numpy()
     frames, moments = np.asarray(frames), len(episode.position)
     check_array(len(frames) == moments, "frames", frames, f"uint8[{moments}, H, W, 3]")
     data = {
@@ -67,7 +67,7 @@ def maze_episode_page(
         "landmarks": episode.landmarks.tolist(),
         "colours": episode.colours.tolist(),
         "command": None if episode.command is None else episode.command.tolist(),
-        "memory": None if episode.memory is None else [_packed(m) for m in episode.memory],
+        "memory": None if episode.memory is None else [_pack_mask(m) for m in episode.memory],
         "timeColours": maze.TIME_COLOURS,
         "inset": maze.INSET,
         "shades": {
@@ -90,5 +90,5 @@ def maze_episode_page(
     )
 
 
-def _packed(mask: NDArray[np.bool_]) -> str:
+def _pack_mask(mask: NDArray[np.bool_]) -> str:
     return base64.b64encode(np.packbits(mask.reshape(-1)).tobytes()).decode()

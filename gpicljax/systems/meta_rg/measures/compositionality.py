@@ -1,4 +1,4 @@
-"""How far messages are composed like their meanings: topographic similarity, posdis, bosdis.
+"""Measures of compositionality of messages: topographic similarity, posdis, bosdis.
 
 Messages and meanings are tables of N rows that belong together, from any speaker: a rule, an agent
 that learns, a language model. All three measures run under `jit` and `vmap`; `counts` says how
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from gpicljax.checks import check, check_array, check_at_least, check_choice
 from gpicljax.random import check_key
@@ -53,14 +54,14 @@ def edit_distance(a: jax.Array, b: jax.Array) -> jax.Array:
     length, width = a.shape[-1], b.shape[-1]
     dtype = jnp.int8 if max(length, width) < 127 else jnp.int32
     shape = jnp.broadcast_shapes(a.shape[:-1], b.shape[:-1])
-    one = jnp.ones((), dtype)
+    unit = jnp.ones((), dtype)
 
     def next_row(i: Any, above: list[jax.Array]) -> list[jax.Array]:
         token = jax.lax.dynamic_index_in_dim(a, i, -1, keepdims=False)
         row = [jnp.full(shape, i + 1, dtype)]
         for j in range(width):
             replaced = above[j] + (token != b[..., j]).astype(dtype)
-            row.append(jnp.minimum(jnp.minimum(above[j + 1], row[j]) + one, replaced))
+            row.append(jnp.minimum(jnp.minimum(above[j + 1], row[j]) + unit, replaced))
         return row
 
     row = [jnp.full(shape, j, dtype) for j in range(width + 1)]
@@ -92,10 +93,10 @@ _DISTANCES = {"edit": edit_distance, "hamming": hamming_distance}
 
 
 def topographic_similarity(
-    messages: Any,
-    meanings: Any,
+    messages: ArrayLike,
+    meanings: ArrayLike,
     *,
-    counts: Any = None,
+    counts: ArrayLike | None = None,
     message_distance: Distance = "edit",
     pairs: int | None = None,
     key: jax.Array | None = None,
@@ -138,20 +139,25 @@ def topographic_similarity(
       >>> print(f"{few:.3f}")
       1.000
     """
-    said, meant = as_table("messages", messages), as_table("meanings", meanings)
-    _check_rows(said, meant)
+    tokens, values = as_table("messages", messages), as_table("meanings", meanings)
+    _check_rows(tokens, values)
     check_choice("message_distance", message_distance, _DISTANCES)
     check_at_least(1, pairs=pairs)
-    occur = as_counts(counts, said.shape[0])
+    occur = as_counts(counts, tokens.shape[0])
     if pairs is None:
-        return _similarity(_count_all(said, meant, occur, message_distance))
+        return _similarity(_count_all(tokens, values, occur, message_distance))
     check_key("key", key)
-    return _similarity(_count_drawn(key, said, meant, occur, message_distance, int(pairs)))
+    return _similarity(_count_drawn(key, tokens, values, occur, message_distance, int(pairs)))
 
 
 def _check_rows(messages: jax.Array, meanings: jax.Array) -> None:
-    there, here = messages.shape[0], meanings.shape[0]
-    check(here == there, "meanings", f"{here} rows", f"the {there} rows of messages")
+    num_messages, num_meanings = messages.shape[0], meanings.shape[0]
+    check(
+        num_meanings == num_messages,
+        "meanings",
+        f"{num_meanings} rows",
+        f"the {num_messages} rows of messages",
+    )
 
 
 def _cells(
@@ -170,7 +176,7 @@ def _shape(messages: jax.Array, meanings: jax.Array) -> tuple[int, int]:
 def _count_all(
     messages: jax.Array, meanings: jax.Array, counts: jax.Array, distance: Distance
 ) -> jax.Array:
-    """How many ordered pairs have which two distances, float `[L + 1, D + 1]`."""
+    """Counts the ordered pairs with each two distances, float `[L + 1, D + 1]`."""
     dtype = jnp.result_type(float)
     rows = messages.shape[0]
     size = min(-(-rows // _PARTS) * _PARTS, _BLOCK)
@@ -186,24 +192,27 @@ def _count_all(
     left, right = np.triu_indices(num_blocks)
 
     def count(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
-        said, meant, occur = ([x[i] for i in pair] for x in blocks)
+        block_tokens, meant, occur = ([x[i] for i in pair] for x in blocks)
 
         # A loop, before which what it reads is laid out: the compiler then uses its vectors.
-        def add(i: jax.Array, found: jax.Array) -> jax.Array:
+        def add(i: jax.Array, partial_histogram: jax.Array) -> jax.Array:
             part = (
-                jax.lax.dynamic_slice_in_dim(x[0], i * each, each) for x in (said, meant, occur)
+                jax.lax.dynamic_slice_in_dim(x[0], i * part_size, part_size)
+                for x in (block_tokens, meant, occur)
             )
             tokens, values, often = part
             cells = _cells(
-                (tokens[:, None], said[1][None]), (values[:, None], meant[1][None]), distance
+                (tokens[:, None], block_tokens[1][None]),
+                (values[:, None], meant[1][None]),
+                distance,
             )
             # Integers, column by column: exact, and no two threads wait long for one cell.
-            return found.at[jnp.arange(size), cells].add(often[:, None])
+            return partial_histogram.at[jnp.arange(size), cells].add(often[:, None])
 
-        each = size // _PARTS
-        found = jax.lax.fori_loop(0, _PARTS, add, jnp.zeros((size, number), jnp.int32))
-        found = jnp.matmul(occur[1].astype(dtype), found.astype(dtype), precision="highest")
-        return jnp.where(pair[0] == pair[1], found, 2 * found)
+        part_size = size // _PARTS
+        histogram = jax.lax.fori_loop(0, _PARTS, add, jnp.zeros((size, number), jnp.int32))
+        histogram = jnp.matmul(occur[1].astype(dtype), histogram.astype(dtype), precision="highest")
+        return jnp.where(pair[0] == pair[1], histogram, 2 * histogram)
 
     table = jax.lax.map(count, (jnp.asarray(left), jnp.asarray(right))).sum(0)
     # A row was paired with itself counts² times, of which counts (counts - 1) are pairs.
@@ -225,16 +234,16 @@ def _count_drawn(
     until = jnp.cumsum(counts)
     total = until[-1]
     keys = jax.random.split(key)
-    one = jax.random.randint(keys[0], (pairs,), 0, jnp.maximum(total, 1))
-    other = jax.random.randint(keys[1], (pairs,), 0, jnp.maximum(total - 1, 1))
-    places = jnp.stack([one, other + (other >= one)])
+    first = jax.random.randint(keys[0], (pairs,), 0, jnp.maximum(total, 1))
+    second = jax.random.randint(keys[1], (pairs,), 0, jnp.maximum(total - 1, 1))
+    places = jnp.stack([first, second + (second >= first)])
     rows = jnp.searchsorted(until, places, side="right")
     cells = _cells(
         (messages[rows[0]], messages[rows[1]]), (meanings[rows[0]], meanings[rows[1]]), distance
     )
     shape = _shape(messages, meanings)
-    found = jnp.zeros(math.prod(shape), jnp.int32).at[cells].add(1)
-    return jnp.where(total >= 2, found, 0).astype(dtype).reshape(shape)
+    histogram = jnp.zeros(math.prod(shape), jnp.int32).at[cells].add(1)
+    return jnp.where(total >= 2, histogram, 0).astype(dtype).reshape(shape)
 
 
 @jax.jit
@@ -288,10 +297,10 @@ def _spearman(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def posdis(
-    messages: Any,
-    meanings: Any,
+    messages: ArrayLike,
+    meanings: ArrayLike,
     *,
-    counts: Any = None,
+    counts: ArrayLike | None = None,
     vocab_size: int | None = None,
     num_values: int | None = None,
 ) -> jax.Array:
@@ -333,10 +342,10 @@ def posdis(
 
 
 def bosdis(
-    messages: Any,
-    meanings: Any,
+    messages: ArrayLike,
+    meanings: ArrayLike,
     *,
-    counts: Any = None,
+    counts: ArrayLike | None = None,
     vocab_size: int | None = None,
     num_values: int | None = None,
     end: int | None = None,
@@ -381,7 +390,11 @@ def bosdis(
 
 
 def _as_language(
-    messages: Any, meanings: Any, counts: Any, vocab_size: int | None, num_values: int | None
+    messages: ArrayLike,
+    meanings: ArrayLike,
+    counts: ArrayLike | None,
+    vocab_size: int | None,
+    num_values: int | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array, int, int]:
     table, values = as_table("messages", messages), as_table("meanings", meanings, columns=2)
     _check_rows(table, values)
@@ -404,5 +417,5 @@ def _disentanglement(
     nats = entropy(table[:, 0].sum(-1))
     varies = nats > 0
     share = mean_where((most - second) / jnp.where(varies, nats, 1), varies)
-    told = (entropy(table[0].sum(-2)) > 0).any()
-    return jnp.where(told, share, jnp.nan)
+    meanings_vary = (entropy(table[0].sum(-2)) > 0).any()
+    return jnp.where(meanings_vary, share, jnp.nan)

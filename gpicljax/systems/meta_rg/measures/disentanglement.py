@@ -1,4 +1,4 @@
-"""How far the numbers of a representation stand for one factor each: FactorVAE score, MIG, more.
+"""Disentanglement of representations: FactorVAE score, mutual information gap, modularity.
 
 A representation is a table of N rows: the factors of variation behind a stimulus, which are
 integers, and its codes, which are real. The three measures want different things of it (Locatello
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import ArrayLike
 
 from gpicljax.checks import check, check_array, check_at_least
 from gpicljax.random import check_key
@@ -35,14 +36,14 @@ from gpicljax.systems.meta_rg.measures.information import (
 
 def factor_vae_score(
     key: jax.Array,
-    factors: Any,
-    codes: Any,
+    factors: ArrayLike,
+    codes: ArrayLike,
     *,
     batch_size: int = 64,
     votes: int = 800,
     held_out_votes: int = 800,
 ) -> jax.Array:
-    """How often the code that varies least tells which factor was held fixed.
+    """Returns how often the code that varies least tells which factor was held fixed.
 
     A vote draws a factor and a row, and a batch of the rows that share the row's value of that
     factor. It goes to the code whose variance in the batch is the least share of its variance in
@@ -92,8 +93,8 @@ def _votes(
     ordered = jnp.take_along_axis(factors, order, 0)
 
     def place(side: str) -> jax.Array:
-        both = jax.vmap(functools.partial(jnp.searchsorted, side=side), (1, 1), 1)
-        return both(ordered, factors)
+        search = jax.vmap(functools.partial(jnp.searchsorted, side=side), (1, 1), 1)
+        return search(ordered, factors)
 
     first, until = place("left"), place("right")
     keys = jax.random.split(key, 3)
@@ -111,8 +112,8 @@ def _votes(
 
 
 def mutual_information_gap(
-    factors: Any,
-    codes: Any,
+    factors: ArrayLike,
+    codes: ArrayLike,
     *,
     bins: int = 20,
     samples: int | None = None,
@@ -155,15 +156,15 @@ def mutual_information_gap(
 
 
 def modularity(
-    factors: Any,
-    codes: Any,
+    factors: ArrayLike,
+    codes: ArrayLike,
     *,
     bins: int = 20,
     samples: int | None = None,
     key: jax.Array | None = None,
     num_values: int | None = None,
 ) -> jax.Array:
-    """How far each code tells of one factor only.
+    """Returns how far each code tells of one factor only.
 
     For each code 1 - sum of I_k² / (I_1² (K - 1)), where I_1 is its greatest mutual information
     with a factor, and the sum is over the others; the mean over the codes that tell anything.
@@ -198,8 +199,8 @@ def modularity(
 
 def _measure(
     measure: Any,
-    factors: Any,
-    codes: Any,
+    factors: ArrayLike,
+    codes: ArrayLike,
     bins: int,
     samples: int | None,
     key: jax.Array | None,
@@ -242,18 +243,18 @@ def _gap(informations: jax.Array, entropies: jax.Array) -> jax.Array:
 @jax.jit
 def _modularity(informations: jax.Array, entropies: jax.Array) -> jax.Array:
     most = informations.max(-1)
-    tells = most > NOTHING
-    safe = jnp.where(tells, most, 1)
-    others = ((informations / safe[:, None]) ** 2).sum(-1) - 1
-    return mean_where(1 - others / (entropies.size - 1), tells)
+    is_informative = most > NOTHING
+    safe = jnp.where(is_informative, most, 1)
+    excess = ((informations / safe[:, None]) ** 2).sum(-1) - 1
+    return mean_where(1 - excess / (entropies.size - 1), is_informative)
 
 
-def _as_codes(codes: Any, factors: jax.Array, columns: int = 1) -> jax.Array:
+def _as_codes(codes: ArrayLike, factors: jax.Array, columns: int = 1) -> jax.Array:
     x = codes if isinstance(codes, Tracer) else np.asarray(codes)
     rows = factors.shape[0]
     whole = x.ndim == 2 and x.shape[0] == rows and x.shape[1] >= columns and x.dtype.kind in "fiub"
-    accepted = f"float[{rows}, D], the rows of factors, D of at least {columns}"
-    check_array(whole, "codes", x, accepted)
+    accepted_values = f"float[{rows}, D], the rows of factors, D of at least {columns}"
+    check_array(whole, "codes", x, accepted_values)
     if not isinstance(x, Tracer):
         check(np.isfinite(x).all(), "codes", "NaN or infinities", "finite numbers")
     return jnp.asarray(x, jnp.result_type(float))

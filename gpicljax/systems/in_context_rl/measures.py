@@ -1,4 +1,4 @@
-"""Reinforcement learning in context: what a trial of so many actions has come to.
+"""Measures of reinforcement learning in context, on trials of a number of actions.
 
 One function, `measure_trials`, makes all numbers from recorded arrays, for any player: a
 table, a network or a language model. `keep_trial_step` is what `rollout.play` and `host_play` are
@@ -28,7 +28,7 @@ __all__ = ["TrialRecords", "keep_trial_step", "measure_trials", "normalised_scor
 Accounting = Literal["fixed", "reference"]
 ENDS_ARE_GOALS = ("CliffWalking-v1",)
 """Ids of environments in which every move costs, and an episode ends at its goal alone."""
-LAST = (5, 10, 20, 50)
+LAST_WINDOWS = (5, 10, 20, 50)
 """Window sizes, in episodes, for the final mean reward."""
 
 
@@ -63,7 +63,7 @@ class TrialRecords(NamedTuple):
 
 
 class TrialMeasures(NamedTuple):
-    """What became of N trials; leaves `[N]` unless said otherwise.
+    """The measures of N trials; leaves `[N]` unless stated.
 
     Attributes:
       average_episode_reward: mean over the episodes, see `measure_trials`.
@@ -99,7 +99,7 @@ class TrialMeasures(NamedTuple):
 
 
 def keep_trial_step(record: Record) -> dict[str, Any]:
-    """What `play` and `host_play` are to keep of every step of a `wrappers.Trial`.
+    """Returns the fields that `play` and `host_play` keep of every step of a `wrappers.Trial`.
 
     Example:
       >>> from types import SimpleNamespace as Some
@@ -115,7 +115,7 @@ def keep_trial_step(record: Record) -> dict[str, Any]:
 
 
 def trial_records(played: PlayedEpisodes, replies: Any = None, invalid: Any = None) -> TrialRecords:
-    """The arrays of trials of which `keep_trial_step` was kept.
+    """Returns the arrays of trials whose steps were kept by `keep_trial_step`.
 
     Args:
       played: N trials of one (long) episode.
@@ -150,7 +150,7 @@ def measure_trials(
     accounting: Accounting = "fixed",
     ends_are_goals: bool = False,
 ) -> TrialMeasures:
-    """All numbers of a set of trials: a pure function of the recorded arrays; jittable.
+    """Returns all measures of a set of trials: a pure function of the recorded arrays; jittable.
 
     An episode that has not ended with the trial counts like the others. With
     `accounting="reference"` it is dropped, unless it is the only one: so a trial in which the goal
@@ -189,8 +189,13 @@ def measure_trials(
     fits = len(shape) == 2 and np.shape(trials.ends) == shape
     check(fits, "trials.ends", np.shape(trials.ends), f"the shape of rewards, {shape}, [N, T]")
     for name in ("length", "replies", "invalid"):
-        given = np.shape(getattr(trials, name))
-        check(given == shape[:1], f"trials.{name}", given, f"{shape[:1]}, a number for each trial")
+        shape_of_field = np.shape(getattr(trials, name))
+        check(
+            shape_of_field == shape[:1],
+            f"trials.{name}",
+            shape_of_field,
+            f"{shape[:1]}, a number for each trial",
+        )
     return _measure(trials, num_actions, best, accounting, ends_are_goals)
 
 
@@ -205,9 +210,9 @@ def _measure(
     count, time = jnp.shape(trials.rewards)
     dtype = jnp.result_type(float)
     length = jnp.asarray(trials.length, jnp.int32)
-    taken = jnp.arange(time) < length[:, None]
-    rewards = jnp.where(taken, jnp.asarray(trials.rewards, dtype), 0)
-    ends = jnp.asarray(trials.ends, bool) & taken
+    is_action = jnp.arange(time) < length[:, None]
+    rewards = jnp.where(is_action, jnp.asarray(trials.rewards, dtype), 0)
+    ends = jnp.asarray(trials.ends, bool) & is_action
 
     # Episodes: the number of those that have ended before is an action's episode.
     ended = jnp.cumsum(ends, axis=1, dtype=jnp.int32)
@@ -215,17 +220,19 @@ def _measure(
     rows = jnp.arange(count)[:, None]
     sums = jnp.zeros((count, time), dtype).at[rows, number].add(rewards)
     finished = ended[:, -1]
-    tail = (taken & (number == finished[:, None])).any(1)
+    tail = (is_action & (number == finished[:, None])).any(1)
     drop_tail = accounting == "reference"
     episodes = finished + (tail & (finished == 0) if drop_tail else tail)
-    there = jnp.arange(time) < episodes[:, None]
+    is_episode = jnp.arange(time) < episodes[:, None]
     goals = (ends if ends_are_goals else ends & (rewards > 0)).sum(1, dtype=jnp.int32)
 
-    def mean(of: jax.Array) -> jax.Array:
-        each = jnp.where(of, sums, 0).sum(1) / of.sum(1)
-        return jnp.where(of.any(1), each, jnp.nan)
+    def mean(mask: jax.Array) -> jax.Array:
+        means = jnp.where(mask, sums, 0).sum(1) / mask.sum(1)
+        return jnp.where(mask.any(1), means, jnp.nan)
 
-    last = {str(n): mean(there & (jnp.arange(time) >= episodes[:, None] - n)) for n in LAST}
+    last = {
+        str(n): mean(is_episode & (jnp.arange(time) >= episodes[:, None] - n)) for n in LAST_WINDOWS
+    }
     total = rewards.sum(1)
     replies = jnp.asarray(trials.replies)
     rate = jnp.asarray(trials.invalid) / jnp.maximum(replies, 1)
@@ -233,18 +240,18 @@ def _measure(
     failure = fraction = unknown
     if num_actions is not None:
         chosen = jnp.asarray(trials.actions)[..., None] == jnp.arange(num_actions)
-        chosen = chosen & taken[..., None]
+        chosen = chosen & is_action[..., None]
         fraction = num_actions * chosen.sum(1).min(-1) / jnp.maximum(length, 1)
         fraction = jnp.where(length > 0, fraction, jnp.nan).astype(dtype)
         if best is not None:
             best = jnp.asarray(best)
             if best.ndim == 1:
                 best = best[:, None] == jnp.arange(num_actions)
-            late = jnp.arange(time) >= length[:, None] // 2
-            hit = (chosen & best[:, None, :]).any(-1) & late
-            failure = jnp.where(length > 0, ~hit.any(1), jnp.nan).astype(dtype)
+            is_second_half = jnp.arange(time) >= length[:, None] // 2
+            is_best = (chosen & best[:, None, :]).any(-1) & is_second_half
+            failure = jnp.where(length > 0, ~is_best.any(1), jnp.nan).astype(dtype)
     return TrialMeasures(
-        average_episode_reward=mean(there),
+        average_episode_reward=mean(is_episode),
         total_return=total,
         total_steps=length,
         reward_per_step=jnp.where(length > 0, total / jnp.maximum(length, 1), jnp.nan),
@@ -256,14 +263,14 @@ def _measure(
         invalid_response_rate=rate.astype(dtype),
         suffix_failure=failure,
         minimum_action_fraction=fraction,
-        episode_rewards=jnp.where(there, sums, jnp.nan),
+        episode_rewards=jnp.where(is_episode, sums, jnp.nan),
     )
 
 
 def normalised_score(
     values: ArrayTree, random: Any, oracle: Any, confidence: float = 0.95
 ) -> Interval:
-    """A score on the scale on which random play is 0 and an oracle 1, with its interval.
+    """Returns a score on the scale on which random play is 0 and an oracle 1, with its interval.
 
     The ratio of mean gains, not the mean of ratios: a task on which nothing is to be gained does
     not count more than others. Trials are paired: entry n of all three is the same task.
@@ -304,8 +311,8 @@ def normalised_score(
     return Interval(score, nan, low_end, high_end, len(gain))
 
 
-def earned(trials: TrialRecords, ends_are_goals: bool, worst: float) -> np.ndarray:
-    """What scores are made of, `float[N]`: neither doing nothing nor ending early is worth much.
+def trial_values(trials: TrialRecords, ends_are_goals: bool, worst: float) -> np.ndarray:
+    """Returns the values that scores are made of, `float[N]`; actions that are not taken cost.
 
     Args:
       trials: what was recorded.
@@ -320,7 +327,7 @@ def earned(trials: TrialRecords, ends_are_goals: bool, worst: float) -> np.ndarr
 
 
 def regrets(trials: TrialRecords, best: np.ndarray) -> np.ndarray:
-    """Regret by trial, `float[N]`; an action that was not taken has that of one that pays nothing.
+    """Returns regret by trial, `float[N]`; actions that are not taken count as paying nothing.
 
     Args:
       trials: of bandits.
@@ -331,21 +338,21 @@ def regrets(trials: TrialRecords, best: np.ndarray) -> np.ndarray:
 
 
 def scaled_score(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
-    """The normalised score of the study's table; NaN where the oracle cannot gain anything."""
+    """Returns the normalised score of the study's table; NaN where the oracle gains nothing."""
     better = np.where(np.isfinite(values), high - low, 0.0).sum() > 0
     nan = float("nan")
     return normalised_score(values, low, high) if better else Interval(nan, nan, nan, nan, 0)
 
 
-def summary(measures: TrialMeasures, confidence: float = 0.95) -> Mapping[str, Interval]:
-    """Every measure's mean over trials with its t-interval, by name.
+def summarise_measures(measures: TrialMeasures, confidence: float = 0.95) -> Mapping[str, Interval]:
+    """Returns every measure's mean over trials with its t-interval, by name.
 
     Trials without a value are left out; a measure that none has is not there.
     """
     named: dict[str, Any] = {}
     for name, value in measures._asdict().items():
         if name == "last":
-            named |= {f"last_{n}": each for n, each in value.items()}
+            named |= {f"last_{n}": values for n, values in value.items()}
         elif name != "episode_rewards":
             named[name] = value
     table = {}

@@ -14,7 +14,7 @@ from gpicljax.systems.in_context_rl.data.histories import (
     StoredHistories,
     load_histories,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import room_number, tasks
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import family_tasks, room_number
 from gpicljax.systems.in_context_rl.studies.in_context_rl_histories import (
     program as in_context_rl_histories,
 )
@@ -36,27 +36,35 @@ def folder(tmp_path_factory):
 
 def test_histories_are_lives_in_their_tasks(folder):
     """Each is played again, step by step, in the room that is stored with it."""
-    stored, about = load_histories(folder)
-    assert about["family"] == "dark-room" and stored.now.shape == (6, 50)
+    store_histories, about = load_histories(folder)
+    assert about["family"] == "dark-room" and store_histories.now.shape == (6, 50)
     goals = ShardReader(folder).read(np.arange(6))["task"]["goal"]
     moves = np.array([(0, -1), (0, 1), (-1, 0), (1, 0), (0, 0)])
-    for now, reached, action, reward, truncated, goal in zip(
-        *(np.asarray(x) for x in (stored.now, stored.reached, stored.action, stored.reward)),
-        np.asarray(stored.truncated),
+    for situation, reached, action, reward, truncated, goal in zip(
+        *(
+            np.asarray(x)
+            for x in (
+                store_histories.now,
+                store_histories.reached,
+                store_histories.action,
+                store_histories.reward,
+            )
+        ),
+        np.asarray(store_histories.truncated),
         goals,
         strict=True,
     ):
-        cell = np.stack(np.divmod(now, 9), -1)
+        cell = np.stack(np.divmod(situation, 9), -1)
         after = np.clip(cell + moves[action], 0, 8)
         np.testing.assert_array_equal(reached, after[:, 0] * 9 + after[:, 1])
         np.testing.assert_array_equal(reward, (after == goal).all(-1))
         # Episodes of 20 steps, from the centre.
         np.testing.assert_array_equal(np.flatnonzero(truncated), [19, 39])
-        np.testing.assert_array_equal(now[1:], np.where(truncated, 40, reached)[:-1])
-    assert not stored.terminated.any() and len(np.unique(goals, axis=0)) > 1
+        np.testing.assert_array_equal(situation[1:], np.where(truncated, 40, reached)[:-1])
+    assert not store_histories.terminated.any() and len(np.unique(goals, axis=0)) > 1
     # None of the rooms that agents are tested in.
-    task = tasks("dark-room", held_out=True).env.sample_task(
-        jax.random.key(0), tasks("dark-room", held_out=True).env.default_params
+    task = family_tasks("dark-room", held_out=True).env.sample_task(
+        jax.random.key(0), family_tasks("dark-room", held_out=True).env.default_params
     )
     numbers = [int(room_number(task.replace(goal=jnp.asarray(goal)))) for goal in goals]
     assert all(number % 8 for number in numbers) and int(room_number(task)) % 8 == 0
@@ -72,17 +80,17 @@ def test_what_is_there_already_is_not_made_again(folder, capsys):
 
 
 def test_a_part_of_a_history_is_gone_through_as_a_trial(folder):
-    stored, _ = load_histories(folder)
-    inner = tasks("dark-room", held_out=False).env.observation_space()
+    store_histories, _ = load_histories(folder)
+    inner = family_tasks("dark-room", held_out=False).env.observation_space()
     env = StoredHistories(inner, choices=5, count=6, length=50, actions=30)
     check_interface(env)
-    task = env.sample_task(jax.random.key(3), stored)
+    task = env.sample_task(jax.random.key(3), store_histories)
     starts = [
-        (which, start)
-        for which in range(6)
+        (index, start)
+        for index in range(6)
         for start in range(21)
-        if (stored.now[which, start : start + 30] == task.now).all()
-        and (stored.action[which, start : start + 30] == task.action).all()
+        if (store_histories.now[index, start : start + 30] == task.now).all()
+        and (store_histories.action[index, start : start + 30] == task.action).all()
     ]
     assert starts
     at = {n: env.observe(Position(jnp.int32(n)), task) for n in (0, 7, 30)}
@@ -126,7 +134,7 @@ ABOUT = {"what": "learning histories", "family": "dark-room", "environment": "Da
 ABOUT |= {"static": {}, "params": {}, "actions": T, "seed": 0, "histories_per_shard": N}
 
 
-def stored(folder, about=ABOUT, **arrays):
+def store_histories(folder, about=ABOUT, **arrays):
     with ShardWriter(folder, about) as writer:
         writer.append(WHOLE._replace(**arrays))
     return folder
@@ -151,13 +159,13 @@ def stored(folder, about=ABOUT, **arrays):
 )
 def test_histories_that_cannot_have_happened_are_refused(name, value, words, tmp_path):
     with pytest.raises(ValueError, match=words):
-        load_histories(stored(tmp_path / "odd", **{name: value}))
+        load_histories(store_histories(tmp_path / "odd", **{name: value}))
 
 
 def test_histories_are_compared_with_the_environment_that_they_name(tmp_path):
-    assert load_histories(stored(tmp_path / "whole"))[0].action.shape == (N, T)
+    assert load_histories(store_histories(tmp_path / "whole"))[0].action.shape == (N, T)
     for env_id in ("os:getcwd", "Pendulum-v1", None):
-        odd = stored(tmp_path / str(env_id), ABOUT | {"environment": env_id})
+        odd = store_histories(tmp_path / str(env_id), ABOUT | {"environment": env_id})
         with pytest.raises(ValueError, match=f"environment: got {env_id!r}"):
             load_histories(odd)
 
@@ -178,13 +186,16 @@ def test_a_shard_that_does_not_fit_is_refused_before_anything_is_deleted(
 
 
 def test_overwriting_deletes_only_histories_that_nobody_holds(tmp_path, capsys):
-    held, other = tmp_path / "held", stored(tmp_path / "other", ABOUT | {"what": "lives"})
-    (tmp_path / "link").symlink_to(stored(tmp_path / "mine"))
+    held, other_folder = (
+        tmp_path / "held",
+        store_histories(tmp_path / "other", ABOUT | {"what": "lives"}),
+    )
+    (tmp_path / "link").symlink_to(store_histories(tmp_path / "mine"))
     with ShardWriter(held, ABOUT) as writer:
         writer.append(WHOLE)
         for place, words in (
             (held, f"in use by another process (number {os.getpid()})"),
-            (other, "what: got 'lives'; accepted: learning histories"),
+            (other_folder, "what: got 'lives'; accepted: learning histories"),
             (tmp_path / "link", "which is a link"),
         ):
             with pytest.raises(SystemExit, match="1"):

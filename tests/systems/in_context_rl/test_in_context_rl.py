@@ -8,20 +8,20 @@ from gpicljax.systems.in_context_rl.measures import (
     TrialRecords,
     measure_trials,
     normalised_score,
-    summary,
+    summarise_measures,
 )
 
 
 def plain(rewards, ends, accounting):
     """Episode rewards of one trial, in the words of the issue."""
-    episodes, now, begun = [], 0.0, False
+    episodes, reward_so_far, begun = [], 0.0, False
     for reward, end in zip(rewards, ends, strict=True):
-        now, begun = now + reward, True
+        reward_so_far, begun = reward_so_far + reward, True
         if end:
-            episodes.append(now)
-            now, begun = 0.0, False
+            episodes.append(reward_so_far)
+            reward_so_far, begun = 0.0, False
     if begun and (accounting == "fixed" or not episodes):
-        episodes.append(now)
+        episodes.append(reward_so_far)
     return episodes
 
 
@@ -43,50 +43,54 @@ def trials():
 @pytest.mark.parametrize("accounting", ["fixed", "reference"])
 def test_measures_equal_plain_python(trials, accounting):
     best = np.array([2, 1, 0, 0, 0, 2])
-    found = measure_trials(trials, num_actions=3, best=best, accounting=accounting)
+    measures = measure_trials(trials, num_actions=3, best=best, accounting=accounting)
     for row, length in enumerate(trials.length):
         cut = slice(0, length)
         actions = trials.actions[row, cut]
         episodes = plain(trials.rewards[row, cut], trials.ends[row, cut], accounting)
-        assert found.episodes[row] == len(episodes)
-        shown = found.episode_rewards[row]
+        assert measures.episodes[row] == len(episodes)
+        shown = measures.episode_rewards[row]
         np.testing.assert_allclose(shown[: len(episodes)], episodes, atol=1e-5)
         assert np.isnan(shown[len(episodes) :]).all()
         total = trials.rewards[row, cut].sum()
-        np.testing.assert_allclose(found.total_return[row], total, atol=1e-5)
-        assert found.total_steps[row] == length
+        np.testing.assert_allclose(measures.total_return[row], total, atol=1e-5)
+        assert measures.total_steps[row] == length
         paid = trials.ends[row, cut] & (trials.rewards[row, cut] > 0)
-        assert found.ended[row] == trials.ends[row, cut].sum()
-        assert found.goals[row] == paid.sum() and found.success[row] == paid.any()
+        assert measures.ended[row] == trials.ends[row, cut].sum()
+        assert measures.goals[row] == paid.sum() and measures.success[row] == paid.any()
         if length == 0:
-            for value in (found.average_episode_reward, found.reward_per_step):
+            for value in (measures.average_episode_reward, measures.reward_per_step):
                 assert np.isnan(value[row])
-            assert np.isnan(found.suffix_failure[row])
-            assert found.invalid_response_rate[row] == 1
+            assert np.isnan(measures.suffix_failure[row])
+            assert measures.invalid_response_rate[row] == 1
             continue
-        np.testing.assert_allclose(found.average_episode_reward[row], np.mean(episodes), atol=1e-5)
+        np.testing.assert_allclose(
+            measures.average_episode_reward[row], np.mean(episodes), atol=1e-5
+        )
         for n in (5, 10, 20, 50):
-            np.testing.assert_allclose(found.last[str(n)][row], np.mean(episodes[-n:]), atol=1e-5)
-        np.testing.assert_allclose(found.invalid_response_rate[row], 4 / (length + 4), rtol=1e-6)
+            np.testing.assert_allclose(
+                measures.last[str(n)][row], np.mean(episodes[-n:]), atol=1e-5
+            )
+        np.testing.assert_allclose(measures.invalid_response_rate[row], 4 / (length + 4), rtol=1e-6)
         never = best[row] not in actions[length // 2 :]
-        assert found.suffix_failure[row] == never
+        assert measures.suffix_failure[row] == never
         counts = np.bincount(actions, minlength=3)
         np.testing.assert_allclose(
-            found.minimum_action_fraction[row], 3 * counts.min() / length, rtol=1e-6
+            measures.minimum_action_fraction[row], 3 * counts.min() / length, rtol=1e-6
         )
     # The trial in which nothing ends is one episode in both.
-    assert found.episodes[3] == 1
-    every = summary(found)
+    assert measures.episodes[3] == 1
+    every = summarise_measures(measures)
     assert every["total_steps"].mean == pytest.approx(22) and every["total_steps"].count == 6
     assert every["reward_per_step"].count == 5
 
 
 def test_continuous_actions_have_no_counts(trials):
     moved = trials._replace(actions=np.zeros((6, 30, 2)))
-    found = measure_trials(moved)
-    assert np.isnan(found.minimum_action_fraction).all()
-    assert set(summary(found)) >= {"total_return", "last_5"}
-    assert "suffix_failure" not in summary(found)
+    measures = measure_trials(moved)
+    assert np.isnan(measures.minimum_action_fraction).all()
+    assert set(summarise_measures(measures)) >= {"total_return", "last_5"}
+    assert "suffix_failure" not in summarise_measures(measures)
 
 
 def test_scores_and_refusals(trials):

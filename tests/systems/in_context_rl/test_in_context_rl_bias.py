@@ -14,13 +14,13 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl_bias import program as
 FORM, LIST = re.compile(r"\[SELECT: (\d+)\]\s*$"), re.compile(r"actions: ([\d, ]+)\.")
 
 
-def asked(tmp_path, answer, *flags):
+def run_study(tmp_path, answer, *flags):
     model = FakeModel(answer, name="biased")
     with serve_chat_model(model) as endpoint:
         arguments = [f"--runs-dir={tmp_path}", f"--llm.endpoint={endpoint}", "--llm.model=biased"]
         arguments += ["--tests", "ten-arms", "--llm.prompts", "raw", *flags]
-        found = experiment.main(arguments)
-    return found.get(("ten-arms", "raw")), model, arguments
+        biases = experiment.main(arguments)
+    return biases.get(("ten-arms", "raw")), model, arguments
 
 
 def test_an_echo_a_label_and_a_place_are_told_apart(tmp_path):
@@ -32,31 +32,31 @@ def test_an_echo_a_label_and_a_place_are_told_apart(tmp_path):
             return f"[SELECT: {example[1]}]"
         return f"[SELECT: {random.Random(seed).randrange(10)}]"
 
-    bias, *_ = asked(tmp_path / "echo", half_echoes, "--repeats=20")
+    bias, *_ = run_study(tmp_path / "echo", half_echoes, "--repeats=20")
     assert bias.echo.low < 0.5 < bias.echo.high and bias.echo.low > 0.3
     assert bias.label < 1.3 * bias.label_chance and abs(bias.first.mean) < 0.1
 
-    bias, *_ = asked(tmp_path / "label", "[SELECT: 7]", "--repeats=2")
+    bias, *_ = run_study(tmp_path / "label", "[SELECT: 7]", "--repeats=2")
     assert (bias.echo.mean, bias.label, bias.label_plain) == pytest.approx((0, 0.9, 0.9))
     assert (bias.favourite, bias.favourite_share) == (7, 1.0) and bias.label_chance < 0.4
 
     def first(messages, seed):
         return f"[SELECT: {LIST.search(messages[0].content)[1].split(', ')[0]}]"
 
-    bias, *_ = asked(tmp_path / "first", first, "--repeats=2")
+    bias, *_ = run_study(tmp_path / "first", first, "--repeats=2")
     assert (bias.echo.mean, bias.first.mean, bias.label) == pytest.approx((0, 1, 0.8))
 
 
 def test_invalid_answers_count_and_replies_are_kept(tmp_path):
-    bias, model, arguments = asked(tmp_path, "[SELECT: 99]", "--repeats=2", "--name=kept")
+    bias, model, arguments = run_study(tmp_path, "[SELECT: 99]", "--repeats=2", "--name=kept")
     assert bias.invalid == 1 and np.isnan(bias.echo.mean) and np.isnan(bias.label)
     assert model.requests == 11 * 2 * 2
     summary = tmp_path / "in_context_rl_bias" / "kept" / "summary.md"
     assert "| ten-arms | raw |" in summary.read_text()
     json.loads(summary.with_suffix(".json").read_text())
     with serve_chat_model(model) as endpoint:
-        again = [x for x in arguments if "endpoint" not in x]
-        experiment.main([*again, f"--llm.endpoint={endpoint}"])
+        offline_arguments = [x for x in arguments if "endpoint" not in x]
+        experiment.main([*offline_arguments, f"--llm.endpoint={endpoint}"])
     assert model.requests == 11 * 2 * 2
 
 
@@ -70,6 +70,6 @@ def test_what_is_refused_and_what_a_run_costs(tmp_path, capsys):
         assert message in capsys.readouterr().err
     assert experiment.main(["--tests", "two-arms", "--llm.prompts", "raw", "--dry-run"]) == {}
     assert "24 requests" in capsys.readouterr().out
-    bias, model, _ = asked(tmp_path, "[SELECT: 1]", "--llm.max-queries=5", "--repeats=2")
+    bias, model, _ = run_study(tmp_path, "[SELECT: 1]", "--llm.max-queries=5", "--repeats=2")
     assert bias is None and model.requests == 5
     assert "the same command goes on" in capsys.readouterr().out

@@ -10,26 +10,26 @@ import pytest
 from gpicljax import registration
 from gpicljax.llm.chat import Message
 from gpicljax.runs import load_agent, shipped_model
-from gpicljax.systems.in_context_rl.measures import TrialRecords, earned, regrets
+from gpicljax.systems.in_context_rl.measures import TrialRecords, regrets, trial_values
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester, play_rules
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     agent_results,
-    draw,
+    draw_curves,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     CUSTOM,
     TESTS,
     corridor_number,
+    family_tasks,
     lake_number,
     own_tests,
-    tasks,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
     program as in_context_rl_train,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl_train.program import updates
+from gpicljax.systems.in_context_rl.studies.in_context_rl_train.program import observations_of
 
 TINY = [
     "--actions=20",
@@ -54,55 +54,57 @@ def train(folder, family, learner, *more):
 
 def test_trials_too_short_for_bins_or_for_anything_to_be_gained_are_reported(tmp_path):
     # No lake is crossed in two actions: the oracle earns as little as random play.
-    tests = {"4x4": play_rules(TESTS["4x4"], 2, 1, seed=0, all_of_them=False)}
-    profiles = draw(tmp_path, tests, {"4x4": "random"})
+    tests = {"4x4": play_rules(TESTS["4x4"], 2, 1, seed=0, with_learners=False)}
+    profiles = draw_curves(tmp_path, tests, {"4x4": "random"})
     assert profiles["4x4"].startswith("zero-shot 0; asymptote 0")
     assert all(np.isnan(result.score.mean) for result in agent_results(tests))
 
 
 def test_the_page_of_a_bandit_draws_a_typical_trial(tmp_path):
-    agents = play_rules(TESTS["two-arms"], 20, 8, seed=0, all_of_them=False)
+    agents = play_rules(TESTS["two-arms"], 20, 8, seed=0, with_learners=False)
     best, means = agents["oracle"].seeds[0].best, agents["oracle"].seeds[0].means
     assert means.shape == (8, 2) and ((means == means.max(-1, keepdims=True)) == best).all()
-    draw(tmp_path, {"two-arms": agents}, {"two-arms": "random"})
+    draw_curves(tmp_path, {"two-arms": agents}, {"two-arms": "random"})
     page = (tmp_path / "two-arms" / "trial.html").read_text()
-    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
     trials = agents["random"].seeds[0].trials
     median = int(np.argsort(trials.regret, kind="stable")[4])
-    assert told["arms"]["pulled"] == trials.actions[median].tolist() and told["last"] == 20
-    assert told["arms"]["paid"] == trials.rewards[median].tolist()
-    assert told["arms"]["means"] == pytest.approx(means[median].tolist(), abs=1e-4)
+    assert data["arms"]["pulled"] == trials.actions[median].tolist() and data["last"] == 20
+    assert data["arms"]["paid"] == trials.rewards[median].tolist()
+    assert data["arms"]["means"] == pytest.approx(means[median].tolist(), abs=1e-4)
     # Lakes have no arms.
-    lakes = play_rules(TESTS["4x4"], 2, 1, seed=0, all_of_them=False)
+    lakes = play_rules(TESTS["4x4"], 2, 1, seed=0, with_learners=False)
     assert lakes["oracle"].seeds[0].means is None
 
 
-def recorded(rewards, ends, length):
+def make_records(rewards, ends, length):
     """Trials that took the first of their actions, all of them action 0."""
     shape = np.shape(rewards)
     counts = np.asarray(length, np.int32)
-    no = np.zeros_like(counts)
+    zeros = np.zeros_like(counts)
     regret = 0.5 * counts
-    return TrialRecords(np.zeros(shape, int), np.asarray(rewards), ends, counts, counts, no, regret)
+    return TrialRecords(
+        np.zeros(shape, int), np.asarray(rewards), ends, counts, counts, zeros, regret
+    )
 
 
 def test_a_score_is_not_made_by_walking_into_a_wall_or_by_ending_early():
     # On a cliff every move costs 1, a fall 100; four moves end an episode.
-    wall = recorded(np.full((1, 8), -1.0), np.zeros((1, 8), bool), [8])
-    falls = recorded(np.full((1, 8), -100.0), np.zeros((1, 8), bool), [8])
-    goals = recorded(np.full((1, 8), -1.0), np.arange(8)[None] % 4 == 3, [8])
-    assert [earned(t, True, -100.0).tolist() for t in (falls, wall, goals)] == [[0], [0], [2]]
+    wall = make_records(np.full((1, 8), -1.0), np.zeros((1, 8), bool), [8])
+    falls = make_records(np.full((1, 8), -100.0), np.zeros((1, 8), bool), [8])
+    goals = make_records(np.full((1, 8), -1.0), np.arange(8)[None] % 4 == 3, [8])
+    assert [trial_values(t, True, -100.0).tolist() for t in (falls, wall, goals)] == [[0], [0], [2]]
     # Elsewhere what is earned counts, and an action that was not taken pays the worst there is.
-    whole, early = (recorded([[1.0, 0, 1, 0]], np.ones((1, 4), bool), [n]) for n in (4, 1))
-    assert earned(whole, False, 0.0) == 2 and earned(early, False, 0.0) == 1
-    assert earned(whole, False, -1.0) == 2 and earned(early, False, -1.0) == -2
+    whole, early = (make_records([[1.0, 0, 1, 0]], np.ones((1, 4), bool), [n]) for n in (4, 1))
+    assert trial_values(whole, False, 0.0) == 2 and trial_values(early, False, 0.0) == 1
+    assert trial_values(whole, False, -1.0) == 2 and trial_values(early, False, -1.0) == -2
     # The best arm pays .8: one pull costs .5, three that were not made .8 each.
     assert regrets(early, np.array([0.8])) == pytest.approx(0.5 + 3 * 0.8)
 
 
 def test_only_goals_are_worth_anything_on_the_cliff():
-    agents = play_rules(TESTS["CliffWalking"], 40, 4, seed=0, all_of_them=False)
-    assert earned(agents["oracle"].seeds[0].trials, True, -100.0).tolist() == [3.0] * 4
+    agents = play_rules(TESTS["CliffWalking"], 40, 4, seed=0, with_learners=False)
+    assert trial_values(agents["oracle"].seeds[0].trials, True, -100.0).tolist() == [3.0] * 4
     results = agent_results({"CliffWalking": agents})
     means = next(result.means for result in results if result.agent.name == "oracle")
     assert (means["ended"], means["success"], means["total_steps"]) == (3, 1, 40)
@@ -115,7 +117,7 @@ def test_dark_rooms_are_scaled_by_the_best_there_is(key):
         held_out: {
             tuple(goal)
             for goal in np.asarray(
-                jax.jit(jax.vmap(tasks("dark-room", held_out).env.sample_task, (0, None)))(
+                jax.jit(jax.vmap(family_tasks("dark-room", held_out).env.sample_task, (0, None)))(
                     keys, env.default_params
                 ).goal
             ).tolist()
@@ -125,9 +127,9 @@ def test_dark_rooms_are_scaled_by_the_best_there_is(key):
     assert not goals[False] & goals[True]
     # A room has 81 cells, and one in eight is held out.
     assert len(goals[False]) > 50 and 5 <= len(goals[True]) <= 16
-    agents = play_rules(TESTS["dark-room"], 40, 16, seed=0, all_of_them=False)
+    agents = play_rules(TESTS["dark-room"], 40, 16, seed=0, with_learners=False)
     random, oracle = (
-        earned(agents[name].seeds[0].trials, False, 0.0) for name in ("random", "oracle")
+        trial_values(agents[name].seeds[0].trials, False, 0.0) for name in ("random", "oracle")
     )
     # Two episodes of 20 steps from the centre, each paid from the arrival on.
     distances = {row + column for row, column in np.abs(np.array([*goals[True]]) - 4).tolist()}
@@ -145,21 +147,23 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
     for name in ("rolling", "cumulative", "episodes"):
         assert (folder / "figures" / "two-arms" / f"{name}.png").stat().st_size > 5_000
     results = json.loads((folder / "summary.json").read_text())["results"]
-    found = {name.removeprefix("two-arms: "): row for name, row in results.items()}
-    assert found["random"]["score"] == 0 and found["oracle"]["score"] == 1
-    assert found["oracle"]["regret"] == 0 and found["random"]["regret"] == pytest.approx(6, abs=0.6)
+    rows_by_agent = {name.removeprefix("two-arms: "): row for name, row in results.items()}
+    assert rows_by_agent["random"]["score"] == 0 and rows_by_agent["oracle"]["score"] == 1
+    assert rows_by_agent["oracle"]["regret"] == 0 and rows_by_agent["random"][
+        "regret"
+    ] == pytest.approx(6, abs=0.6)
     for name in ("Thompson sampling", "UCB1, tuned (0.2)"):
-        assert 0.2 < found[name]["score"] < 1
-    assert abs(found["Q-learning, reference"]["score"]) < 0.3
+        assert 0.2 < rows_by_agent[name]["score"] < 1
+    assert abs(rows_by_agent["Q-learning, reference"]["score"]) < 0.3
     for condition in ("memory wiped", "rewards hidden", "another trial's context"):
-        assert f"two-arms:dpt, {condition}" in found
+        assert f"two-arms:dpt, {condition}" in rows_by_agent
     # All are tested on the same arms; a language model on the first of them.
     agents = outcome.host_measured.tests["two-arms"]
     best = [np.asarray(agent.seeds[0].best) for agent in agents.values()]
-    assert all((each == best[0][: len(each)]).all() for each in best)
-    (model,) = (name for name in found if "language model" in name)
+    assert all((best_of_agent == best[0][: len(best_of_agent)]).all() for best_of_agent in best)
+    (model,) = (name for name in rows_by_agent if "language model" in name)
     # After two updates it does not know how to answer, and that is said.
-    assert found[model]["invalid response rate"] > 0.5
+    assert rows_by_agent[model]["invalid response rate"] > 0.5
 
 
 @pytest.mark.slow
@@ -192,7 +196,7 @@ def test_every_learner_runs(family, learner, tmp_path):
     choices |= dict.fromkeys(("dark-room", "key-to-door", "any-mdp"), 5)
     assert saved.env.action_space().n == choices.get(family, 4)
     jax.tree.map(
-        lambda one, seeds: np.testing.assert_array_equal(one, seeds[0]),
+        lambda first_record, seeds: np.testing.assert_array_equal(first_record, seeds[0]),
         saved.params,
         outcome.params,
     )
@@ -214,22 +218,31 @@ def test_a_training_records_its_agent_beside_the_rules_of_the_table(tmp_path):
     arguments += ["--replicas=64", "--conversations=0", "--no-progress"]
     in_context_rl.main([*arguments, f"--runs-dir={tmp_path}"])
     runs = "in_context_rl_train/quick-two-arms-rl2-lstm", "in_context_rl/quick"
-    (one,), (other,) = (json.loads((tmp_path / run / "icl.json").read_text()) for run in runs)
+    (first_record,), (second_record,) = (
+        json.loads((tmp_path / run / "icl.json").read_text()) for run in runs
+    )
     # The same agent, nulls and oracle, on the same samples.
-    assert (one.pop("agent"), other.pop("agent")) == ("PPO, lstm", "two-arms:rl2-lstm")
-    assert one == other and one["rows"] == "seeds" and "memory wiped" in one["curves"]
+    assert (first_record.pop("agent"), second_record.pop("agent")) == (
+        "PPO, lstm",
+        "two-arms:rl2-lstm",
+    )
+    assert (
+        first_record == second_record
+        and first_record["rows"] == "seeds"
+        and "memory wiped" in first_record["curves"]
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["lakes", "lakes-anywhere", "two-arms", "ten-arms"])
 def test_agents_learn_within_unseen_tasks(family, tmp_path):
     """The quick preset, with fewer updates: minutes of a processor's time each."""
-    arguments = ["--family", family, "--observations", str(updates(15)), "--log-lines=1"]
+    arguments = ["--family", family, "--observations", str(observations_of(15)), "--log-lines=1"]
     in_context_rl_train.main([*arguments, f"--runs-dir={tmp_path}", "--no-progress"])
     summary = tmp_path / "in_context_rl_train" / f"quick-{family}-dpt" / "summary.json"
     results = json.loads(summary.read_text())["results"]
-    found = {name.removeprefix(f"{family}: "): row for name, row in results.items()}
-    trained, blind = found["dpt"], found["dpt, rewards hidden"]
+    rows_by_agent = {name.removeprefix(f"{family}: "): row for name, row in results.items()}
+    trained, blind = rows_by_agent["dpt"], rows_by_agent["dpt, rewards hidden"]
     # Of the bandits Thompson sampling has regret 2.9 and 17.4 at the least, see the results page.
     if family.endswith("arms"):
         assert trained["regret high"] < {"two-arms": 2.88, "ten-arms": 17.4}[family]
@@ -237,14 +250,14 @@ def test_agents_learn_within_unseen_tasks(family, tmp_path):
         # A tuned Q-learner has 0.49.
         assert trained["score"] > 0.75
     if family == "lakes-anywhere":
-        assert blind["score"] < 0.05 and found["dpt, memory wiped"]["score"] < 0.05
+        assert blind["score"] < 0.05 and rows_by_agent["dpt, memory wiped"]["score"] < 0.05
 
 
 @pytest.mark.slow
 def test_the_shipped_agent_explores_better_than_thompson_sampling():
-    each = TESTS["ten-arms"]
+    best_of_agent = TESTS["ten-arms"]
     loaded = load_agent(shipped_model("in_context_rl_mixture"))
-    env, params = each.trials(200, padded=True)
+    env, params = best_of_agent.trials(200, padded=True)
     test = jax.jit(agent_tester(loaded.agent, env, 200, seed=0))
     regret = np.asarray(test(loaded.params, params, 0).trials.regret)
     # Thompson sampling's on these tasks is 17.8, random play's 82.
@@ -254,11 +267,13 @@ def test_the_shipped_agent_explores_better_than_thompson_sampling():
 def test_tasks_that_are_tested_on_are_never_trained_on(key):
     drawn = {}
     for held_out in (False, True):
-        env = tasks("lakes", held_out).env
+        env = family_tasks("lakes", held_out).env
         keys = jax.random.split(key, 400)
-        found = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, env.default_params)
-        drawn[held_out] = {tuple(cells.ravel().tolist()) for cells in np.asarray(found.cells)}
-        numbers = jax.vmap(lake_number)(found)
+        rows_by_agent = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, env.default_params)
+        drawn[held_out] = {
+            tuple(cells.ravel().tolist()) for cells in np.asarray(rows_by_agent.cells)
+        }
+        numbers = jax.vmap(lake_number)(rows_by_agent)
         assert ((numbers % 8 == 0) == held_out).all()
     assert len(drawn[False]) > 150 and not drawn[False] & drawn[True]
     for name in ("4x4", "custom"):
@@ -274,12 +289,15 @@ def test_tasks_that_are_tested_on_are_never_trained_on(key):
 def test_who_wins_stays_and_who_loses_shifts():
     rule = win_stay_lose_shift(3)
 
-    def said(text):
+    def read_numbers(text):
         return rule([Message("user", text)], max_tokens=9, seed=7).text
 
-    told = "Action 2 led to observation 0 and paid {}. That was the end of the episode."
-    assert said(told.format(1)) == "[SELECT: 2]" and said(told.format(0)) == "[SELECT: 0]"
-    assert said("The game begins. You observe 0.") == "[SELECT: 1]"
+    data = "Action 2 led to observation 0 and paid {}. That was the end of the episode."
+    assert (
+        read_numbers(data.format(1)) == "[SELECT: 2]"
+        and read_numbers(data.format(0)) == "[SELECT: 0]"
+    )
+    assert read_numbers("The game begins. You observe 0.") == "[SELECT: 1]"
 
 
 def test_an_environment_of_one_s_own_is_tested_on(tmp_path, monkeypatch, capsys):

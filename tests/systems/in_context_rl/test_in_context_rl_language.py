@@ -28,65 +28,67 @@ def test_a_language_model_plays_the_tasks_that_the_others_play(tmp_path):
 
     env, params = TESTS["lakes"].trials(ACTIONS)
     agent, key = Agent(lambda batch: (), down), named_key(0, "tasks")
-    other = jax.jit(lambda: playing.play_test_trials(key, env, params, 8, agent, ()))()
+    agent_trials = jax.jit(lambda: playing.play_test_trials(key, env, params, 8, agent, ()))()
     model = FakeModel("[SELECT: 1]", name="down")
     with serve_chat_model(model) as endpoint:
-        given = LanguageModelOptions(endpoint, model="down", prompts=("raw", "summary"))
-        ledger = given.ledger()
+        options = LanguageModelOptions(endpoint, model="down", prompts=("raw", "summary"))
+        ledger = options.ledger()
 
         def rows(ledger):
-            best = {"lakes": other.best}
-            return [*language.language_rows(given, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)]
+            best = {"lakes": agent_trials.best}
+            return [*language.language_rows(options, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)]
 
-        found = rows(ledger)
-        assert [(agent.label, note) for _, agent, note in found] == [
+        contenders = rows(ledger)
+        assert [(agent.label, note) for _, agent, note in contenders] == [
             ("**down (raw)**", ""),
             ("**down (summary)**", ""),
         ]
         assert model.requests == ledger.spent.requests == 2 * 3 * ACTIONS
-        for _, agent, _ in found:
+        for _, agent, _ in contenders:
             tested = agent.seeds[0]
             for name in ("actions", "rewards", "ends", "length"):
-                mine, theirs = (getattr(x.trials, name) for x in (tested, other))
-                np.testing.assert_array_equal(mine, theirs[:3])
+                model_values, agent_values = (
+                    getattr(x.trials, name) for x in (tested, agent_trials)
+                )
+                np.testing.assert_array_equal(model_values, agent_values[:3])
             assert tested.usage.requests == 3 * ACTIONS and tested.best.shape == (3, 4)
         # What is on disk is not asked again.
-        rows(given.ledger())
+        rows(options.ledger())
         assert model.requests == 2 * 3 * ACTIONS
-        expected = language.expected_usage(LAKES, given.prompts, ACTIONS, 3, 0)
+        expected = language.expected_usage(LAKES, options.prompts, ACTIONS, 3, 0)
         assert expected.requests == 2 * 3 * ACTIONS
         assert expected.prompt == pytest.approx(ledger.spent.prompt, rel=0.2)
     rules = [
-        playing.Contender(name, kind, [other])
+        playing.Contender(name, kind, [agent_trials])
         for name, kind in (("random", "rule"), ("oracle", "oracle"))
     ]
-    agents = {agent.full_name: agent for agent in (*rules, found[0][1])}
-    told = results_markdown(agent_results({"lakes": agents})).splitlines()
-    assert told[0].endswith("| tokens |") and told[2].endswith("|  |")
-    assert told[-1].endswith(f"| {found[0][1].seeds[0].usage.total:,} |")
+    agents = {agent.full_name: agent for agent in (*rules, contenders[0][1])}
+    lines = results_markdown(agent_results({"lakes": agents})).splitlines()
+    assert lines[0].endswith("| tokens |") and lines[2].endswith("|  |")
+    assert lines[-1].endswith(f"| {contenders[0][1].seeds[0].usage.total:,} |")
 
 
 def test_a_budget_ends_the_rows_and_that_is_said(tmp_path):
     model = FakeModel("[SELECT: 1]", name="down")
     with serve_chat_model(model) as endpoint:
-        given = LanguageModelOptions(
+        options = LanguageModelOptions(
             endpoint, model="down", prompts=("raw", "summary"), max_queries=2 * ACTIONS, at_once=1
         )
-        ledger, best = given.ledger(), {"lakes": np.ones((3, 4), bool)}
-        (row,) = language.language_rows(given, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)
+        ledger, best = options.ledger(), {"lakes": np.ones((3, 4), bool)}
+        (row,) = language.language_rows(options, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)
     _, agent, note = row
     whole = 0 if agent is None else len(agent.seeds[0].trials.length)
     assert whole < 3 and note == f"lakes, raw: {whole} of 3 trials are whole"
-    assert model.requests == 2 * ACTIONS and "--llm.max-queries 12" in given.spent(ledger)
+    assert model.requests == 2 * ACTIONS and "--llm.max-queries 12" in options.spent(ledger)
 
 
 def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
-    """What they add to a prompt fits all requests: counts, schemas, and the tasks of all others."""
+    """Prompts with names, guidance and demonstrations fit all requests."""
     arms = {"two-arms": TESTS["two-arms"]}
     names = ("scenario", "guided", "demonstrated")
-    assert language.unexplained(arms, names) is None
-    assert language.unexplained(LAKES, names) == "lakes"
-    assert language.unexplained(LAKES, ("demonstrated", "paper", "paper-explained")) is None
+    assert language.first_unexplained(arms, names) is None
+    assert language.first_unexplained(LAKES, names) == "lakes"
+    assert language.first_unexplained(LAKES, ("demonstrated", "paper", "paper-explained")) is None
     assert "[SELECT: blue]" in language.schema_of(arms["two-arms"], "scenario")
 
     def first(messages, seed):
@@ -94,13 +96,15 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
 
     model = FakeModel(first, name="first")
     with serve_chat_model(model) as endpoint:
-        given = LanguageModelOptions(endpoint, model="first", prompts=names)
+        options = LanguageModelOptions(endpoint, model="first", prompts=names)
         best = {"two-arms": np.ones((3, 2), bool)}
-        found = [
-            *language.language_rows(given, given.ledger(), tmp_path, arms, best, ACTIONS, 3, 0)
+        contenders = [
+            *language.language_rows(options, options.ledger(), tmp_path, arms, best, ACTIONS, 3, 0)
         ]
-    assert [agent.label for _, agent, _ in found] == [f"**first ({prompt})**" for prompt in names]
-    each = [agent.seeds[0].trials for _, agent, _ in found]
+    assert [agent.label for _, agent, _ in contenders] == [
+        f"**first ({prompt})**" for prompt in names
+    ]
+    each = [agent.seeds[0].trials for _, agent, _ in contenders]
     assert all((trials.length == ACTIONS).all() and not trials.invalid.any() for trials in each)
     # The same arms under the same labels, and the same luck.
     for trials in each[1:]:
@@ -110,13 +114,13 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "where", ["two-arms", "ten-arms", "lakes", "4x4", "CliffWalking", "dark-room"]
+    "test_name", ["two-arms", "ten-arms", "lakes", "4x4", "CliffWalking", "dark-room"]
 )
-def test_demonstrations_are_of_other_tasks_of_the_family(where):
+def test_demonstrations_are_of_other_tasks_of_the_family(test_name):
     settings = language.PROMPTS["demonstrated"]
-    shown = language.demonstrations(where, TESTS[where], settings, 2, 0)
+    shown = language.demonstrations(test_name, TESTS[test_name], settings, 2, 0)
     assert [len(each) for each in shown] == [settings.demonstrations] * 2
-    assert not language.demonstrations(where, TESTS[where], language.PROMPTS["raw"], 2, 0)
+    assert not language.demonstrations(test_name, TESTS[test_name], language.PROMPTS["raw"], 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +139,8 @@ def test_a_missing_model_is_refused_before_anything_is_trained(
     untrained = ["--agents", "two-arms:dpt", f"--runs-dir={tmp_path}"]
     with pytest.raises(SystemExit) as error:
         program.main([*untrained, *flags])
-    said = capsys.readouterr().err
-    assert error.value.code == 2 and message in said and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert error.value.code == 2 and message in output and output.count("\n") == 1
     assert not [*tmp_path.iterdir()]
 
 
@@ -150,11 +154,11 @@ def test_the_table_has_the_model_and_the_dry_run_its_price(tmp_path, capsys):
         assert program.main([*flags, "--dry-run"]) is None
         assert "one: 40 requests, about" in capsys.readouterr().out and model.requests == 0
         program.main([*flags, "--llm.max-queries=20"])
-        said = capsys.readouterr().out
-        assert "| two-arms | **one (explained)** |" in said and "4x4 | **one" not in said
-        assert "Asking stopped at --llm.max-queries 20" in said
+        output = capsys.readouterr().out
+        assert "| two-arms | **one (explained)** |" in output and "4x4 | **one" not in output
+        assert "Asking stopped at --llm.max-queries 20" in output
         # With more to spend, the same run goes on where it was left.
         program.main([*flags, "--resume"])
-        said = capsys.readouterr().out
-        assert "| 4x4 | **one (explained)** |" in said and "one: 40 requests" in said
+        output = capsys.readouterr().out
+        assert "| 4x4 | **one (explained)** |" in output and "one: 40 requests" in output
         assert model.requests == 40 + 4  # and two in each run that try whether schemas are known

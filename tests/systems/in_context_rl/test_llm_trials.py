@@ -80,19 +80,26 @@ CHOICES = [
 @pytest.mark.parametrize("text, strict, lenient", CHOICES)
 def test_choices_are_read_strictly_and_leniently(text, strict, lenient):
     four = spaces.Discrete(4)
-    for parsing, wanted in (("strict", strict), ("lenient", lenient)):
-        assert chosen(text, four, parsing) == wanted
+    for parsing, choice in (("strict", strict), ("lenient", lenient)):
+        assert chosen(text, four, parsing) == choice
 
 
 def test_numbers_are_read_within_their_bounds():
     box = spaces.Box(-2.0, 2.0, (2,))
     assert chosen("[SELECT: 0.5, -1e-1]", box).tolist() == pytest.approx([0.5, -0.1])
-    for said in ("0.5 -2", "0.5, −2.0", "[0.5, -2]", "(0.5; –2)", "[[0.5], [-2]]", "**.5, －2**"):
-        text = f"[SELECT: {said}]"
+    for text_with in (
+        "0.5 -2",
+        "0.5, −2.0",
+        "[0.5, -2]",
+        "(0.5; –2)",
+        "[[0.5], [-2]]",
+        "**.5, －2**",
+    ):
+        text = f"[SELECT: {text_with}]"
         assert chosen(text, box, "lenient").tolist() == [0.5, -2] and chosen(text, box) is None
     rows = spaces.Box(-2.0, 2.0, (2, 2))
-    told = chosen("Thus [SELECT: [[0, 1], [−1, 2]]]", rows, "lenient")
-    assert told.tolist() == [[0, 1], [-1, 2]]
+    text_of_session = chosen("Thus [SELECT: [[0, 1], [−1, 2]]]", rows, "lenient")
+    assert text_of_session.tolist() == [[0, 1], [-1, 2]]
     assert chosen("[SELECT: [2.0, 3]]", spaces.MultiDiscrete((3, 5)), "lenient").tolist() == [2, 3]
     for text in ("[SELECT: " * 9999, "[SELECT:" + "[" * 9999, "[SELECT: [" + "[1]" * 9999):
         assert chosen(text, box, "lenient") is None
@@ -132,17 +139,17 @@ def test_the_published_wording_is_the_reference_s():
     reset = Template(paper_text("reset")).substitute(observation="Observation 0")
     so_far = "\n\nTotal actions taken so far: {}\nTotal reward so far: {}"
     assert first.content == reset + so_far.format(0, 0)
-    assert session.hear("I take [SELECT: 1] or [SELECT: 2]") is None
+    assert session.read_reply("I take [SELECT: 1] or [SELECT: 2]") is None
     assert session.messages()[-1].content == paper_text("invalid")
-    assert session.hear("[SELECT: 2]") == 2
-    session.went(np.int32(1), np.int32(1), 0.0, False)
-    told = {"action": 2, "next_observation": "Observation 1", "reward": "0.0"}
-    step = Template(paper_text("result")).substitute(told)
+    assert session.read_reply("[SELECT: 2]") == 2
+    session.record_outcome(np.int32(1), np.int32(1), 0.0, False)
+    text_of_session = {"action": 2, "next_observation": "Observation 1", "reward": "0.0"}
+    step = Template(paper_text("result")).substitute(text_of_session)
     assert session.messages()[-1].content == step + so_far.format(1, "0.0")
-    session.hear("[SELECT: 2]")
-    session.went(np.int32(15), np.int32(0), 1.0, True)
-    told |= {"next_observation": "Observation 15", "reward": "1.0"}
-    over = Template(paper_text("result_reset")).substitute(told)
+    session.read_reply("[SELECT: 2]")
+    session.record_outcome(np.int32(15), np.int32(0), 1.0, True)
+    text_of_session |= {"next_observation": "Observation 15", "reward": "1.0"}
+    over = Template(paper_text("result_reset")).substitute(text_of_session)
     assert session.messages()[-1].content == f"{over}\n\n{reset}" + so_far.format(2, "1.0")
     assert [message.role for message in session.messages()][:6] == [
         *("system", "user", "assistant", "user", "assistant", "user"),
@@ -164,8 +171,8 @@ def test_the_published_wording_is_the_reference_s():
         PAPER, spaces.Discrete(48), spaces.Discrete(4), 3, name="Trial(CliffWalking)"
     )
     cliff.begin(np.int32(36))
-    cliff.hear("[SELECT: 0]")
-    cliff.went(np.int32(24), np.int32(24), -1.0, False)
+    cliff.read_reply("[SELECT: 0]")
+    cliff.record_outcome(np.int32(24), np.int32(24), -1.0, False)
     assert "provided reward: -1. " in cliff.messages()[-1].content
     assert cliff.messages()[-1].content.endswith("so far: -1.0")
 
@@ -183,15 +190,15 @@ def test_four_invalid_answers_in_a_row_end_a_trial():
     )
     session.begin(0)
     for text in ("a", "b", "c"):
-        assert session.hear(text) is None and session.status == "playing"
+        assert session.read_reply(text) is None and session.status == "playing"
     # What was said and the correction stay in the conversation.
     assert [message.role for message in session.messages()[-3:]] == ["user", "assistant", "user"]
-    assert session.hear("[SELECT: 1]").item() == 1
-    session.went(1, 0, 0.25, True)
+    assert session.read_reply("[SELECT: 1]").item() == 1
+    session.record_outcome(1, 0, 0.25, True)
     assert "paid 0.25" in session.messages()[-1].content
     for text in ("[select: 1]", "b", "c", "d"):
         assert session.status == "playing"
-        session.hear(text)
+        session.read_reply(text)
     assert session.status == "invalid answers"
     assert (session.replies, session.invalid, session.invalid_strict) == (8, 7, 7)
 
@@ -201,10 +208,10 @@ def test_a_bandit_s_arms_are_numbered_anew_in_every_trial():
         spaces_of = spaces.Discrete(1), spaces.Discrete(3), 5
         session = TrialSession(PromptSettings(**settings), *spaces_of, seed=seed)
         session.begin(np.int32(0))
-        pulled = session.hear("[SELECT: 0]")
-        session.went(np.int32(0), np.int32(0), 1.0, True)
+        pull_arms = session.read_reply("[SELECT: 0]")
+        session.record_outcome(np.int32(0), np.int32(0), 1.0, True)
         assert "Action 0 led" in session.messages()[-1].content
-        return int(pulled)
+        return int(pull_arms)
 
     assert {arm(seed) for seed in range(20)} == {0, 1, 2}
     assert arm(3) == arm(3)
@@ -212,25 +219,25 @@ def test_a_bandit_s_arms_are_numbered_anew_in_every_trial():
     # What actions mean elsewhere is not touched.
     lake = TrialSession(PromptSettings(), spaces.Discrete(16), spaces.Discrete(4), 5, seed=1)
     lake.begin(np.int32(0))
-    assert [int(lake.hear(f"[SELECT: {n}]")) for n in range(4)] == [0, 1, 2, 3]
+    assert [int(lake.read_reply(f"[SELECT: {n}]")) for n in range(4)] == [0, 1, 2, 3]
 
 
 def test_what_is_told():
-    def said(**settings):
+    def text_with(**settings):
         session = TrialSession(
             PromptSettings(**settings), spaces.Discrete(16), spaces.Discrete(4), 50, "On ice."
         )
         session.begin(0)
-        for action, now, reward, ended in (
+        for action, situation, reward, ended in (
             (1, 4, 0.0, False),
             (2, 5, 0.0, True),
             (1, 4, 0.0, False),
         ):
-            session.hear(f"[SELECT: {action}]")
-            session.went(now, 0 if ended else now, reward, ended)
+            session.read_reply(f"[SELECT: {action}]")
+            session.record_outcome(situation, 0 if ended else situation, reward, ended)
         return session.messages()
 
-    full, summed = said(), said(history="summary", explanations=True, tell_limit=False)
+    full, summed = text_with(), text_with(history="summary", explanations=True, tell_limit=False)
     # One message for each time step, its reply, and the introduction.
     assert [m.role for m in full] == ["system", *["user", "assistant"] * 3, "user"]
     assert "On ice" not in full[0].content and "50" in full[0].content
@@ -253,46 +260,65 @@ def test_what_is_told():
 ARMS = spaces.Discrete(1), spaces.Discrete(3), 9
 
 
-def pulled(session, *steps):
+def pull_arms(session, *steps):
     """The session after pulls of arms, as they are called, that paid so much."""
     session.begin(np.int32(0))
     for called, paid in steps:
-        assert session.hear(f"[SELECT: {called}]") is not None
-        session.went(np.int32(0), np.int32(0), paid, True)
+        assert session.read_reply(f"[SELECT: {called}]") is not None
+        session.record_outcome(np.int32(0), np.int32(0), paid, True)
     return session
 
 
 def test_a_bandit_is_told_as_a_scenario_whose_arms_have_names():
     session = TrialSession(PromptSettings(scenario="buttons"), *ARMS, seed=3)
-    assert session.hear("the one to the left") is None
+    assert session.read_reply("the one to the left") is None
     assert "You can choose red, blue, green." in session.messages()[-1].content
     plain = TrialSession(PromptSettings(), *ARMS, seed=3)
     for number, name in enumerate(("red", "Blue", "the green button")):
         # Under a name is the arm that has its number in a trial without names.
-        assert session.hear(f"[SELECT: {name}]") == plain.hear(f"[SELECT: {number}]")
-    assert session.hear("[SELECT: 0]") is None and session.hear("[SELECT: red, blue]") is None
-    said = pulled(TrialSession(PromptSettings(scenario="cafes"), *ARMS), ("Anchor", 0.5)).messages()
-    assert "Anchor, Bluebell, Copper" in said[0].content and "episode" not in said[0].content
-    assert said[-1].content.startswith("You chose Anchor. It paid 0.5.")
+        assert session.read_reply(f"[SELECT: {name}]") == plain.read_reply(f"[SELECT: {number}]")
+    assert (
+        session.read_reply("[SELECT: 0]") is None
+        and session.read_reply("[SELECT: red, blue]") is None
+    )
+    text_with = pull_arms(
+        TrialSession(PromptSettings(scenario="cafes"), *ARMS), ("Anchor", 0.5)
+    ).messages()
+    assert (
+        "Anchor, Bluebell, Copper" in text_with[0].content and "episode" not in text_with[0].content
+    )
+    assert text_with[-1].content.startswith("You chose Anchor. It paid 0.5.")
     settings = PromptSettings(scenario="buttons", history="summary")
-    told = pulled(TrialSession(settings, *ARMS), ("red", 1.0), ("red", 0.0)).messages()[-1].content
-    assert "- red (2 times): paid 0.5 on average\n- blue (never)\n- green (never)" in told
-    assert "- red paid 1\n- red paid 0" in told
+    text_of_session = (
+        pull_arms(TrialSession(settings, *ARMS), ("red", 1.0), ("red", 0.0)).messages()[-1].content
+    )
+    assert (
+        "- red (2 times): paid 0.5 on average\n- blue (never)\n- green (never)" in text_of_session
+    )
+    assert "- red paid 1\n- red paid 0" in text_of_session
     schema = action_schema(spaces.Discrete(2), names=arm_names("buttons", 2))
     assert schema["enum"] == ["[SELECT: red]", "[SELECT: blue]"]
     strict = TrialSession(PromptSettings(scenario="buttons", parsing="strict"), *ARMS)
-    assert strict.hear("[SELECT: Red]") is None and strict.hear("[SELECT: red]") is not None
+    assert (
+        strict.read_reply("[SELECT: Red]") is None
+        and strict.read_reply("[SELECT: red]") is not None
+    )
     with pytest.raises(ValueError, match="arms: got 40; accepted: up to 16"):
         TrialSession(PromptSettings(scenario="buttons"), spaces.Discrete(1), spaces.Discrete(40), 9)
 
 
 def test_guidance_is_what_ucb1_makes_of_the_arms():
     settings = PromptSettings(history="summary", guidance=True)
-    session = pulled(TrialSession(settings, *ARMS), (0, 1.0), (1, 0.0), (0, 0.0), (0, 1.0))
-    told = session.messages()[-1].content
-    assert "- action 0 (3 times): exploitation value 0.67, exploration bonus 0.96" in told
-    assert "- action 1 (once): exploitation value 0, exploration bonus 1.67" in told
-    assert "- action 2 (never): exploitation value 0, exploration bonus without limit" in told
+    session = pull_arms(TrialSession(settings, *ARMS), (0, 1.0), (1, 0.0), (0, 0.0), (0, 1.0))
+    text_of_session = session.messages()[-1].content
+    assert (
+        "- action 0 (3 times): exploitation value 0.67, exploration bonus 0.96" in text_of_session
+    )
+    assert "- action 1 (once): exploitation value 0, exploration bonus 1.67" in text_of_session
+    assert (
+        "- action 2 (never): exploitation value 0, exploration bonus without limit"
+        in text_of_session
+    )
     # The sum of both is the index of the rule.
     counts, sums = np.array([3, 1, 5]), np.array([2.0, 0.0, 2.5])
     agent = ucb1(spaces.Discrete(3))
@@ -301,17 +327,17 @@ def test_guidance_is_what_ucb1_makes_of_the_arms():
         counts=jax.numpy.asarray(counts[None]),
         sums=jax.numpy.asarray(sums[None]),
     )
-    no = jax.numpy.zeros(1, bool)
+    false = jax.numpy.zeros(1, bool)
     zero = jax.numpy.zeros(1)
-    now = TimeStep(zero, zero, no, no, no, no, {}, ())
-    _, aux, _ = agent.act(jax.random.split(jax.random.key(0), 1), (), carry, now)
-    mine = [sum(ucb1_parts(int(n), x, 9)) for n, x in zip(counts, sums, strict=True)]
-    np.testing.assert_allclose(aux["scores"][0], mine, rtol=1e-6)
+    situation = TimeStep(zero, zero, false, false, false, false, {}, ())
+    _, aux, _ = agent.act(jax.random.split(jax.random.key(0), 1), (), carry, situation)
+    indices = [sum(ucb1_parts(int(n), x, 9)) for n, x in zip(counts, sums, strict=True)]
+    np.testing.assert_allclose(aux["scores"][0], indices, rtol=1e-6)
     with pytest.raises(ValueError, match="guidance: got True"):
         PromptSettings(guidance=True)
-    for one in (settings, PromptSettings(scenario="buttons")):
+    for decision in (settings, PromptSettings(scenario="buttons")):
         with pytest.raises(ValueError, match="bandits: one situation"):
-            TrialSession(one, spaces.Discrete(16), spaces.Discrete(4), 9)
+            TrialSession(decision, spaces.Discrete(16), spaces.Discrete(4), 9)
     for field in ({"scenario": "buttons"}, {"demonstrations": 3}):
         with pytest.raises(ValueError, match="wording: got 'paper'"):
             PromptSettings(wording="paper", **field)
@@ -321,24 +347,24 @@ def test_an_expert_s_decisions_are_shown_before_the_trial(lakes, key, tmp_path):
     lake = WithOptimalActions(gpicljax.make("FrozenLake-v1", is_slippery=False))
     env = Trial(lake, 7)
     (shown,) = expert_decisions(key, env, env.default_params, 1)
-    assert [one.reward for one in shown] == [0.0] * 5 + [1.0, 0.0]
-    assert [one.ended for one in shown] == [False] * 5 + [True, False]
-    assert all(a.after == b.now for a, b in zip(shown, shown[1:], strict=False))
-    said = TrialSession(
+    assert [decision.reward for decision in shown] == [0.0] * 5 + [1.0, 0.0]
+    assert [decision.ended for decision in shown] == [False] * 5 + [True, False]
+    assert all(a.after == b.observation for a, b in zip(shown, shown[1:], strict=False))
+    text_with = TrialSession(
         PromptSettings(demonstrations=6),
         spaces.Discrete(16),
         spaces.Discrete(4),
         9,
         demonstration=shown,
     ).messages()[0]
-    lines = [line for line in said.content.split("\n") if line.startswith("- You observe")]
+    lines = [line for line in text_with.content.split("\n") if line.startswith("- You observe")]
     assert len(lines) == 6 and "[SELECT: " in lines[0]
     assert lines[-1].endswith("and paid 1. That was the end of the episode.")
     # UCB1 shows bandits; its arms are numbered apart from those of the trial.
     bandit = Trial(WithOptimalActions(gpicljax.make("BanditTwoArmedHighLowFixed-v0")), 40)
     (pulls,) = expert_decisions(key, bandit, bandit.default_params, 1)
-    assert {int(one.action) for one in pulls} == {0, 1}
-    assert np.mean([int(one.action) == 0 for one in pulls]) > 0.5
+    assert {int(decision.action) for decision in pulls} == {0, 1}
+    assert np.mean([int(decision.action) == 0 for decision in pulls]) > 0.5
     words = PromptSettings(demonstrations=2, scenario="buttons")
     firsts = {
         TrialSession(words, spaces.Discrete(1), spaces.Discrete(2), 9, seed=n, demonstration=pulls)
@@ -353,14 +379,14 @@ def test_an_expert_s_decisions_are_shown_before_the_trial(lakes, key, tmp_path):
     result = play_trials(
         key, lakes, FakeModel(walker), tmp_path / "run", settings, demonstrations=[shown] * 3
     )
-    assert result.complete
+    assert result.is_complete
 
 
 def test_a_language_model_plays_what_others_play(lakes, key, tmp_path):
     """The same actions lead through the same trials, whoever takes them; and a run resumes."""
     model = FakeModel(walker)
     result = play_trials(key, lakes, model, tmp_path / "run")
-    assert result.complete and {r.status for r in result.reports} == {"finished"}
+    assert result.is_complete and {r.status for r in result.reports} == {"finished"}
     trials = result.trials
     assert (trials.length == 12).all() and (trials.replies == 12 + trials.invalid).all()
     assert (trials.invalid > 0).all() and result.usage.requests == trials.replies.sum()
@@ -372,9 +398,9 @@ def test_a_language_model_plays_what_others_play(lakes, key, tmp_path):
             taken[i] += 1
         return actions
 
-    again = trial_records(host_play(key, lakes, follow, max_steps=12, keep=keep_trial_step))
-    np.testing.assert_array_equal(again.rewards, trials.rewards)
-    np.testing.assert_array_equal(again.ends, trials.ends)
+    replayed = trial_records(host_play(key, lakes, follow, max_steps=12, keep=keep_trial_step))
+    np.testing.assert_array_equal(replayed.rewards, trials.rewards)
+    np.testing.assert_array_equal(replayed.ends, trials.ends)
     rate = measure_trials(trials, num_actions=4).invalid_response_rate
     np.testing.assert_allclose(rate, trials.invalid / trials.replies, rtol=1e-6)
     # All turns are on disk; the same call asks for nothing.
@@ -405,24 +431,24 @@ def test_how_trials_end_early(lakes, key, tmp_path):
     """Contexts that are full and answers that are no use end them; budgets interrupt the run."""
     small = FakeModel("[SELECT: 1]", context_tokens=600)
     full = play_trials(key, lakes, small, tmp_path / "a")
-    assert full.complete and {r.status for r in full.reports} == {"context full"}
+    assert full.is_complete and {r.status for r in full.reports} == {"context full"}
     assert (full.trials.length > 0).all() and (full.trials.length < 12).all()
     same = play_trials(key, lakes, small, tmp_path / "a")
     jax.tree.map(np.testing.assert_array_equal, same.trials, full.trials)
-    ours = play_trials(
+    limited = play_trials(
         key, lakes, FakeModel("[SELECT: 1]"), tmp_path / "b", max_tokens=50, context_tokens=600
     )
-    assert {r.status for r in ours.reports} == {"context full"}
+    assert {r.status for r in limited.reports} == {"context full"}
     useless = play_trials(key, lakes, FakeModel("What?"), tmp_path / "c")
     assert {r.status for r in useless.reports} == {"invalid answers"}
     assert (useless.trials.length == 0).all() and (useless.trials.invalid == 4).all()
     poor = play_trials(
         key, lakes, FakeModel("[SELECT: 1]"), tmp_path / "d", budget=Budget(requests=20)
     )
-    assert not poor.complete and poor.usage.requests == 20
+    assert not poor.is_complete and poor.usage.requests == 20
     assert "budget spent" in poor.in_words() and "goes on where it was left" in poor.in_words()
     rich = play_trials(key, lakes, FakeModel("[SELECT: 1]"), tmp_path / "d")
-    assert rich.complete and rich.usage.requests == 36
+    assert rich.is_complete and rich.usage.requests == 36
     broken = ModelError("the key is refused (401)", "refused")
     stopped = play_trials(
         key, lakes, FakeModel("[SELECT: 1]", faults={7: broken}), tmp_path / "e", at_once=1
@@ -433,16 +459,16 @@ def test_how_trials_end_early(lakes, key, tmp_path):
 
 def test_numbers_are_seen_and_chosen(key, tmp_path):
     """The tasks with continuous observations, and with continuous actions."""
-    for name, reply, seen in (
+    for name, reply, excerpt in (
         ("MountainCar-v0", "[SELECT: 2]", "You observe [-0."),
         ("Pendulum-v1", "[SELECT: -1.5]", "An action is a number from -2 to 2."),
     ):
         vec = gpicljax.VectorEnv(Trial(gpicljax.make(name), 3), 1, resets="fresh")
-        told = PromptSettings(explanations=True, decimals=2)
-        result = play_trials(key, vec, FakeModel(reply), tmp_path / name, told)
-        assert result.complete and result.trials.length.tolist() == [3]
+        text_of_session = PromptSettings(explanations=True, decimals=2)
+        result = play_trials(key, vec, FakeModel(reply), tmp_path / name, text_of_session)
+        assert result.is_complete and result.trials.length.tolist() == [3]
         assert float(result.trials.actions.reshape(-1)[0]) == float(reply[9:-1])
-        assert seen in (tmp_path / name / "trial_0000.jsonl").read_text()
+        assert excerpt in (tmp_path / name / "trial_0000.jsonl").read_text()
 
 
 def test_a_run_that_is_broken_off_does_not_wait(lakes, key, tmp_path):
@@ -465,10 +491,10 @@ def test_bad_input_is_refused_before_anything_is_asked(lakes, key, tmp_path):
     maze = gpicljax.VectorEnv(Trial(gpicljax.make("Recall-v0"), 5), 1, resets="fresh")
     with pytest.raises(ValueError, match="observations: got"):
         play_trials(key, maze, model, tmp_path)
-    told = PromptSettings(explanations=True)
+    text_of_session = PromptSettings(explanations=True)
     swing = gpicljax.VectorEnv(Trial(gpicljax.make("Acrobot-v1"), 5), 1, resets="fresh")
     with pytest.raises(ValueError, match="explanation: got"):
-        play_trials(key, swing, model, tmp_path, told)
+        play_trials(key, swing, model, tmp_path, text_of_session)
     with pytest.raises(ValueError, match="max_invalid: got 0"):
         PromptSettings(max_invalid=0)
     with pytest.raises(ValueError, match="cost: got 1.0; accepted: None, unless"):

@@ -1,4 +1,4 @@
-"""What a language model's first answer follows, where it can know nothing of the task yet.
+"""Biases of a language model's first answer, where nothing of the task can be known yet.
 
 A trial's first question is asked with every action as the example in the form of the answer, and
 with none; with the actions listed from the first to the last, and the other way round. All
@@ -28,7 +28,7 @@ from gpicljax.spaces import Discrete, Space
 from gpicljax.systems.in_context_rl.prompts.session import TrialSession
 
 INVALID = -1
-_CHANCE = 2_000  # draws of answers that follow nothing
+_CHANCE_DRAWS = 2_000  # draws of answers that follow nothing
 
 
 class FirstAnswers(NamedTuple):
@@ -47,7 +47,7 @@ class FirstAnswers(NamedTuple):
 
 
 class AnswerBias(NamedTuple):
-    """What answers follow.
+    """The dependence of answers on examples, names and places in the list.
 
     Attributes:
       echo: how much more often an action is the answer where it is the example than where another
@@ -82,7 +82,7 @@ def first_questions(
     explanation: str | None = None,
     start: int = 0,
 ) -> Iterator[tuple[int | None, bool, list[Message]]]:
-    """The first question of a trial in all variants.
+    """Yields the first question of a trial in all variants.
 
     Yields:
       The example (an action, or None), whether the list runs backwards, and the messages.
@@ -145,8 +145,8 @@ def ask_first_questions(
     check_at_least(1, repeats=repeats)
     run = Conversations(model, folder, budget, max_tokens=max_tokens, at_once=at_once)
 
-    def asked(number: int) -> list[int] | None:
-        found = []
+    def ask_variant(number: int) -> list[int] | None:
+        variant_answers = []
         for _ in range(repeats):
             try:
                 text, _, finish = conversations[number].ask(questions[number][2])
@@ -156,8 +156,8 @@ def ask_first_questions(
                 text, finish = "", error.fault
             action = chosen(text, actions, settings.parsing)
             conversations[number].judge(text, finish, action is not None, answer_form(actions))
-            found.append(INVALID if action is None else int(action))
-        return found
+            variant_answers.append(INVALID if action is None else int(action))
+        return variant_answers
 
     with run:
         conversations = [
@@ -168,55 +168,55 @@ def ask_first_questions(
             )
             for number, (example, backwards, _) in enumerate(questions)
         ]
-        jobs = [run.submit(asked, number) for number in range(len(questions))]
+        jobs = [run.submit(ask_variant, number) for number in range(len(questions))]
         answers = [job.result() for job in jobs]
-    if any(found is None for found in answers):
+    if any(answer is None for answer in answers):
         return None
-    all_of_them = np.asarray(answers, np.int32).reshape(actions.n + 1, 2, repeats)
-    return FirstAnswers(all_of_them[1:], all_of_them[0], run.tally)
+    all_answers = np.asarray(answers, np.int32).reshape(actions.n + 1, 2, repeats)
+    return FirstAnswers(all_answers[1:], all_answers[0], run.tally)
 
 
 def answer_bias(answers: FirstAnswers) -> AnswerBias:
-    """What answers follow; intervals are of 95 %, over repetitions."""
+    """Returns the dependence of answers; intervals are of 95 %, over repetitions."""
     shown, plain = np.asarray(answers.shown), np.asarray(answers.plain)
     count, _, repeats = shown.shape
     names = np.arange(count)
-    chose = (shown[..., None] == names).astype(float)  # [A, 2, R, A]
-    same = np.einsum("aora->r", chose) / (2 * count)
-    other = (chose.sum((0, 1, 3)) - 2 * count * same) / (2 * count * (count - 1))
-    share = chose.mean((0, 1, 2))
-    ends = (chose[..., 0], chose[..., -1])
+    is_answer = (shown[..., None] == names).astype(float)  # [A, 2, R, A]
+    echo_share = np.einsum("aora->r", is_answer) / (2 * count)
+    echo_elsewhere = (is_answer.sum((0, 1, 3)) - 2 * count * echo_share) / (2 * count * (count - 1))
+    share = is_answer.mean((0, 1, 2))
+    ends = (is_answer[..., 0], is_answer[..., -1])
     # The first of the list is action 0 forwards, and the last action backwards.
     first = (ends[0][:, 0] + ends[1][:, 1]).mean(0) / 2
     last = (ends[1][:, 0] + ends[0][:, 1]).mean(0) / 2
     valid = int((shown != INVALID).sum())
     nan = float("nan")
-    nothing = Interval(nan, nan, nan, nan, 0)
+    no_interval = Interval(nan, nan, nan, nan, 0)
     return AnswerBias(
-        mean_interval(same - other) if valid else nothing,
-        _from_uniform(shown[shown != INVALID], count),
-        _from_uniform(plain[plain != INVALID], count),
-        _chance(valid, count),
+        mean_interval(echo_share - echo_elsewhere) if valid else no_interval,
+        _distance_from_uniform(shown[shown != INVALID], count),
+        _distance_from_uniform(plain[plain != INVALID], count),
+        _chance_distance(valid, count),
         int(share.argmax()) if valid else None,
         float(share.max()) if valid else float("nan"),
-        mean_interval(first - last) if valid else nothing,
+        mean_interval(first - last) if valid else no_interval,
         float((shown == INVALID).mean()),
         answers.tally,
     )
 
 
-def _from_uniform(answers: np.ndarray, count: int) -> float:
-    """The total variation distance of answers from a uniform choice; NaN without any."""
+def _distance_from_uniform(answers: np.ndarray, count: int) -> float:
+    """Returns the total variation distance of answers from a uniform choice; NaN without any."""
     if not answers.size:
         return float("nan")
     share = np.bincount(answers, minlength=count) / answers.size
     return float(np.abs(share - 1 / count).sum() / 2)
 
 
-def _chance(answers: int, count: int) -> float:
-    """What that distance reaches by chance in one case of twenty."""
+def _chance_distance(answers: int, count: int) -> float:
+    """Returns the distance that chance exceeds in one case of twenty."""
     if not answers:
         return float("nan")
-    draws = np.random.default_rng(0).multinomial(answers, np.full(count, 1 / count), _CHANCE)
+    draws = np.random.default_rng(0).multinomial(answers, np.full(count, 1 / count), _CHANCE_DRAWS)
     distances = np.abs(draws / answers - 1 / count).sum(1) / 2
     return float(np.quantile(distances, 0.95))

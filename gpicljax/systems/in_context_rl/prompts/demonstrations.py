@@ -28,7 +28,7 @@ EXPLORATION = 0.2
 def expert_decisions(
     key: jax.Array, env: Trial, params: ArrayTree, trials: int
 ) -> list[list[Decision]]:
-    """All decisions of an expert in so many trials, each on a task of its own.
+    """Returns all decisions of an expert in so many trials, each on a task of its own.
 
     On bandits the expert is UCB1, which has to explore as a model has to; elsewhere it knows the
     task and takes the best actions.
@@ -55,20 +55,22 @@ def expert_decisions(
         steps_per_trial=limit + 1,
     )
 
-    def keep(record: Any) -> Decision:
-        seen, after = record.timestep.observation, record.next_timestep
+    def stored_decision(record: Any) -> Decision:
+        observation, after = record.timestep.observation, record.next_timestep
         ended = after.observation["terminated"] | after.observation["truncated"]
-        reached, following = after.observation["reached"], after.observation["now"]
-        return Decision(seen["now"], record.action, reached, after.reward, ended, following)
+        reached, next_situation = after.observation["reached"], after.observation["now"]
+        return Decision(
+            observation["now"], record.action, reached, after.reward, ended, next_situation
+        )
 
-    def played(key: jax.Array) -> Decision:
+    def play_expert(key: jax.Array) -> Decision:
         start = start_rollout(key, vec, agent, params)
-        return play(vec, agent, (), start, max_steps=limit, keep=keep).records
+        return play(vec, agent, (), start, max_steps=limit, keep=stored_decision).records
 
-    records = jax.tree.map(np.asarray, jax.device_get(jax.jit(played)(key)))
+    records = jax.tree.map(np.asarray, jax.device_get(jax.jit(play_expert)(key)))
 
     def decision(trial: int, step: int) -> Decision:
-        one = jax.tree.map(lambda x: x[trial, 0, step], records)
-        return one._replace(reward=float(one.reward), ended=bool(one.ended))
+        decision = jax.tree.map(lambda x: x[trial, 0, step], records)
+        return decision._replace(reward=float(decision.reward), ended=bool(decision.ended))
 
     return [[decision(trial, step) for step in range(limit)] for trial in range(trials)]

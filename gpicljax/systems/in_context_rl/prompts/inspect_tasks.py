@@ -33,13 +33,13 @@ from gpicljax.runtime import fast_jit
 from gpicljax.spaces import Discrete
 from gpicljax.systems.in_context_rl.measures import (
     ENDS_ARE_GOALS,
-    earned,
     keep_trial_step,
     measure_trials,
     regrets,
     scaled_score,
-    summary,
+    summarise_measures,
     trial_records,
+    trial_values,
 )
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial
@@ -95,42 +95,42 @@ _NAN = float("nan")
 
 
 @functools.cache
-def _anchors(env: Environment, actions: int) -> Callable[[jax.Array], Any] | None:
-    """`key -> (trials, trials)` of random play and an oracle; None where no oracle is known."""
+def _reference_players(env: Environment, actions: int) -> Callable[[jax.Array], Any] | None:
+    """Returns `key -> (trials, trials)` of random play and an oracle; None without an oracle."""
     if not env.has_transition_model:
         return None
     solved = Trial(WithOptimalActions(env), actions)
     vec = single_trial_batch(solved, 1, actions, privileged=True)
 
-    def played(key: jax.Array) -> Any:
-        found = []
+    def play_references(key: jax.Array) -> Any:
+        trials = []
         for agent in (random_agent(solved), optimal_agent()):
             start = start_rollout(key, vec, agent)
             steps = play(vec, agent, (), start, max_steps=actions, keep=keep_trial_step)
-            found.append(trial_records(steps))
-        return tuple(found)
+            trials.append(trial_records(steps))
+        return tuple(trials)
 
-    return fast_jit(played)
+    return fast_jit(play_references)
 
 
-def _measured(env_id: str, env: Environment, trials: Any, anchors: Any) -> dict[str, float]:
-    """All numbers of one trial, by name; NaN where there is none."""
+def _measure_trial(env_id: str, env: Environment, trials: Any, references: Any) -> dict[str, float]:
+    """Returns all measures of one trial, by name; NaN where there is none."""
     space = env.action_space()
     number = space.n if isinstance(space, Discrete) else None
-    found = {
+    measures = {
         name: interval.mean
-        for name, interval in summary(measure_trials(trials, num_actions=number)).items()
+        for name, interval in summarise_measures(measure_trials(trials, num_actions=number)).items()
     }
-    if anchors is None:
-        return found
-    random, oracle = anchors
+    if references is None:
+        return measures
+    random, oracle = references
     goals, worst = env_id in ENDS_ARE_GOALS, min(0.0, float(np.min(random.rewards)))
-    each = {"earned": trials, "random": random, "oracle": oracle}
-    found |= {name: float(earned(x, goals, worst)[0]) for name, x in each.items()}
+    players = {"earned": trials, "random": random, "oracle": oracle}
+    measures |= {name: float(trial_values(x, goals, worst)[0]) for name, x in players.items()}
     if np.any(random.regret):
         best = np.asarray(measure_trials(oracle).reward_per_step)
-        found["regret"] = float(regrets(trials, best)[0])
-    return found
+        measures["regret"] = float(regrets(trials, best)[0])
+    return measures
 
 
 @solver
@@ -162,9 +162,9 @@ def play_trial(settings: PromptSettings, actions: int, max_tokens: int) -> Solve
                 max_tokens=max_tokens,
             )
         )
-        anchors = _anchors(env, actions)
-        others = None if anchors is None else jax.device_get(anchors(key))
-        measures = _measured(about["env"], env, result.trials, others)
+        play_references = _reference_players(env, actions)
+        references = None if play_references is None else jax.device_get(play_references(key))
+        measures = _measure_trial(about["env"], env, result.trials, references)
         measures |= {outcome: result.tally.share(outcome) for outcome in SILENT}
         state.store.set("measures", measures)
         state.store.set("report", result.in_words())
@@ -181,7 +181,8 @@ def _score(state: TaskState, names: Sequence[str]) -> Score:
 
 @scorer(metrics={"*": by_group("env")})
 def trial_measures() -> Any:
-    """What the trial came to, by name; see `systems.in_context_rl.measures.TrialMeasures`.
+    """Returns the scorer of the trial's measures; see
+    `systems.in_context_rl.measures.TrialMeasures`.
 
     Beside these, the regret of bandits.
     """
@@ -194,26 +195,26 @@ def trial_measures() -> Any:
 
 
 @metric
-def normalised() -> Metric:
-    """The score of the study's table: random play is 0, an oracle 1, both on the same tasks."""
+def normalised_metric() -> Metric:
+    """Returns the score of the study's table: random play is 0, an oracle 1, on the same tasks."""
 
     def ratio(scores: list[SampleScore]) -> Value:
-        each = [score.score.as_dict() for score in scores]
-        told = [np.asarray([float(x[name]) for x in each]) for name in _SCALED]  # type: ignore[arg-type]
-        return scaled_score(*told).mean if each else _NAN
+        values_by_trial = [score.score.as_dict() for score in scores]
+        values = [np.asarray([float(x[name]) for x in values_by_trial]) for name in _SCALED]  # type: ignore[arg-type]
+        return scaled_score(*values).mean if values_by_trial else _NAN
 
     return ratio
 
 
-@scorer(metrics=[grouped(normalised(), "env", all=False)])
+@scorer(metrics=[grouped(normalised_metric(), "env", all=False)])
 def score() -> Any:
-    """What the trial has earned, beside random play and an oracle on the same task."""
+    """Returns the scorer of a trial's value, beside random play and an oracle on the same task."""
 
-    async def told(state: TaskState, target: Target) -> Score:
+    async def score_sample(state: TaskState, target: Target) -> Score:
         del target
         return _score(state, _SCALED)
 
-    return told
+    return score_sample
 
 
 @task
@@ -227,7 +228,7 @@ def in_context_rl(
     seed: int = 0,
     env: str | None = None,
 ) -> Task:
-    """The evaluation's four environments, or one: so many trials of each.
+    """Returns the evaluation's four environments, or one: so many trials of each.
 
     Args:
       actions: of a trial.

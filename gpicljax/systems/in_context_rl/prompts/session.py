@@ -44,7 +44,7 @@ class Decision(NamedTuple):
     """One decision of an expert.
 
     Attributes:
-      now: what was seen.
+      observation: what was seen.
       action: what was done.
       reached: what was seen then.
       reward: float, what it paid.
@@ -52,7 +52,7 @@ class Decision(NamedTuple):
       after: what is seen next, in the next episode if one ended.
     """
 
-    now: Any
+    observation: Any
     action: Any
     reached: Any
     reward: float
@@ -61,7 +61,7 @@ class Decision(NamedTuple):
 
 
 class TrialSession:
-    """One trial as a conversation: what is seen becomes messages, replies become actions.
+    """One trial as a conversation: observations become messages, and replies actions.
 
     It knows nothing of models, files or environments. A caller with a time step of a `trials.Trial`
     calls `see`, asks with `messages`, and hands the reply to `hear`.
@@ -106,19 +106,19 @@ class TrialSession:
             order = np.random.default_rng(seed).permutation(actions.n)  # type: ignore[attr-defined]
             self._arms = order.astype(np.int32)
         self.settings, self.actions, self.limit = settings, actions, limit
-        told = explanation if settings.explanations else None
+        explanation_or_none = explanation if settings.explanations else None
         self._words = words_of(settings, observations, actions, limit, name)
         if settings.guidance:
             check_bandit("guidance", observations, actions)
-        shown = self._shown(demonstration[: settings.demonstrations], seed)
-        text = "\n\n".join([self._words.introduction(told), *shown])
+        shown = self._demonstration_text(demonstration[: settings.demonstrations], seed)
+        text = "\n\n".join([self._words.introduction(explanation_or_none), *shown])
         self._said = [Message("system", text)]
         self._news: list[str] = []
         self._asks: list[Message] = []
         choices = None
         if settings.guidance or settings.scenario != "none":
-            choices = [self._named(n) for n in range(actions.n)]  # type: ignore[attr-defined]
-        self._table = _Summary(settings, choices)
+            choices = [self._format_action(n) for n in range(actions.n)]  # type: ignore[attr-defined]
+        self._table = _TrialTable(settings, choices)
         self._action: np.ndarray | None = None
         self._now: Any = None
         self._in_a_row = 0
@@ -127,8 +127,8 @@ class TrialSession:
         self.taken = 0
         self.total = 0.0
 
-    def _shown(self, demonstration: Sequence[Decision], seed: int) -> list[str]:
-        """Decisions of an expert in words; its arms are numbered anew, apart from the trial's."""
+    def _demonstration_text(self, demonstration: Sequence[Decision], seed: int) -> list[str]:
+        """Returns an expert's decisions in words, with arms numbered apart from the trial's."""
         if not demonstration:
             return []
         labels = None
@@ -136,63 +136,72 @@ class TrialSession:
             labels = np.random.default_rng([seed, 1]).permutation(len(self._arms))
         scenario = self.settings.scenario != "none"
         lines = ["This is how an expert began another game of the same kind, with other values:"]
-        for now, action, reached, reward, ended, after in demonstration:
-            named = self._named(action if labels is None else labels[int(action)])
-            led = self._written(reached), self._written(after)
-            (line, *_) = self._words.went(named, *led, reward, ended)
-            seen = "" if scenario else f"You observe {self._written(now)}. "
+        for observation, action, reached, reward, ended, after in demonstration:
+            action_name = self._format_action(action if labels is None else labels[int(action)])
+            outcome_texts = self._format_value(reached), self._format_value(after)
+            (line, *_) = self._words.describe_outcome(action_name, *outcome_texts, reward, ended)
+            observed = "" if scenario else f"You observe {self._format_value(observation)}. "
             # The next line says what is observed in the next episode.
-            lines.append(f"- {seen}[{WORD}: {named.strip('[]')}] {line.partition(chr(10))[0]}")
+            lines.append(
+                f"- {observed}[{WORD}: {action_name.strip('[]')}] {line.partition(chr(10))[0]}"
+            )
         lines.append("Now your own game begins.")
         return ["\n".join(lines)]
 
     # What happens ------------------------------------------------------------------------------
 
-    def see(self, timestep: TimeStep) -> None:
-        """What has become of the last action, or the trial's start: an unbatched time step."""
-        seen = jax.tree.map(np.asarray, timestep.observation)
+    def observe(self, timestep: TimeStep) -> None:
+        """Records the outcome of the last action, or the start, from an unbatched time step."""
+        observation = jax.tree.map(np.asarray, timestep.observation)
         if self._action is None:
-            self.begin(seen["now"])
+            self.begin(observation["now"])
             return
-        ended = bool(seen["terminated"]) or bool(seen["truncated"])
-        self.went(seen["reached"], seen["now"], float(np.asarray(timestep.reward)), ended)
+        ended = bool(observation["terminated"]) or bool(observation["truncated"])
+        self.record_outcome(
+            observation["reached"], observation["now"], float(np.asarray(timestep.reward)), ended
+        )
 
-    def begin(self, now: Any) -> None:
-        """The trial begins here."""
-        self._now = now
-        self._news = self._words.begins(self._written(now))
-        self._ask()
+    def begin(self, observation: Any) -> None:
+        """Begins the trial at this observation."""
+        self._now = observation
+        self._news = self._words.describe_start(self._format_value(observation))
+        self._update_question()
 
-    def went(self, reached: Any, now: Any, reward: float, ended: bool) -> None:
-        """The last action led there, for a reward, and ended an episode or not."""
+    def record_outcome(self, reached: Any, observation: Any, reward: float, ended: bool) -> None:
+        """Records the outcome of the last action."""
         assert self._action is not None
-        action = self._named(self._action)
+        action = self._format_action(self._action)
         self.taken += 1
         self.total += reward
-        led, after = self._written(reached), self._written(now)
-        self._table.add(self._written(self._now), action, led, reward, ended)
-        self._now = now
-        self._news = self._words.went(action, led, after, reward, ended)
+        reached_text, observation_text = (
+            self._format_value(reached),
+            self._format_value(observation),
+        )
+        self._table.add(self._format_value(self._now), action, reached_text, reward, ended)
+        self._now = observation
+        self._news = self._words.describe_outcome(
+            action, reached_text, observation_text, reward, ended
+        )
         if self.taken >= self.limit:
             self.status = "finished"
-        self._ask()
+        self._update_question()
 
-    def _ask(self) -> None:
-        count = self._words.asks(self.taken, self.total)
+    def _update_question(self) -> None:
+        count = self._words.ask_action(self.taken, self.total)
         self._asks = [Message("user", "\n\n".join([*self._news, count]))]
         if self.settings.history == "full":
             self._said += self._asks
 
-    def _written(self, value: Any) -> str:
+    def _format_value(self, value: Any) -> str:
         return written(value, self.settings.decimals)
 
-    def _named(self, action: Any) -> str:
-        """An action as it is written."""
+    def _format_action(self, action: Any) -> str:
+        """Returns an action as it is written."""
         names = self._words.names
-        return self._written(action) if names is None else names[int(action)]
+        return self._format_value(action) if names is None else names[int(action)]
 
-    def _read(self, text: str, parsing: Parsing) -> np.ndarray | None:
-        """The action that a reply names."""
+    def _parse_action(self, text: str, parsing: Parsing) -> np.ndarray | None:
+        """Returns the action that a reply names."""
         names = self._words.names
         if names is None:
             return chosen(text, self.actions, parsing)
@@ -200,22 +209,22 @@ class TrialSession:
 
     @property
     def form(self) -> str:
-        """The form of answers that is asked for."""
+        """Returns the form of answers that is asked for."""
         return answer_form(self.actions)
 
     # The conversation --------------------------------------------------------------------------
 
     def messages(self) -> list[Message]:
-        """What the model is to be asked with now."""
+        """Returns the messages to ask the model with."""
         if self.settings.history == "full":
             return list(self._said)
         first, *corrections = self._asks
-        if table := self._table.text(self._written(self._now)):
+        if table := self._table.text(self._format_value(self._now)):
             first = Message("user", f"{table}\n\n{first.content}")
         return [self._said[0], first, *corrections]
 
-    def hear(self, text: str, finish: str = "stop") -> np.ndarray | None:
-        """The action that a reply names; None if it names none: then ask again, unless it is over.
+    def read_reply(self, text: str, finish: str = "stop") -> np.ndarray | None:
+        """Returns the action that a reply names; None if it names none.
 
         After `max_invalid` such replies in a row, the trial is over.
 
@@ -224,8 +233,8 @@ class TrialSession:
           finish: why the reply ends; see `outcomes.outcome_of`.
         """
         self.replies += 1
-        action = self._read(text, self.settings.parsing)
-        self.invalid_strict += self._read(text, "strict") is None
+        action = self._parse_action(text, self.settings.parsing)
+        self.invalid_strict += self._parse_action(text, "strict") is None
         answer = Message("assistant", text)
         if action is None:
             self.invalid += 1
@@ -244,8 +253,8 @@ class TrialSession:
         return action if self._arms is None else self._arms[action]
 
 
-class _Summary:
-    """What a trial has shown so far, in a table; observations and actions as they are written.
+class _TrialTable:
+    """A table of a trial's steps so far; observations and actions as they are written.
 
     Args:
       settings: how the trial is told.
@@ -260,52 +269,56 @@ class _Summary:
         self._recent: deque[str] = deque(maxlen=settings.recent)
         self._settings, self._choices = settings, choices
 
-    def add(self, seen: str, action: str, reached: str, reward: float, ended: bool) -> None:
-        """One more step."""
-        pair = seen, action
+    def add(self, observation: str, action: str, reached: str, reward: float, ended: bool) -> None:
+        """Adds one more step."""
+        pair = observation, action
         self._counts[pair] += 1
         self._sums[pair] += reward  # type: ignore[assignment]
-        where = f"{reached} (end)" if ended else reached
-        self._led.setdefault(pair, Counter())[where] += 1
+        destination = f"{reached} (end)" if ended else reached
+        self._led.setdefault(pair, Counter())[destination] += 1
         if self._settings.scenario != "none":
             self._recent.append(f"{action} paid {pay(reward)}")
         else:
-            self._recent.append(f"at {seen}, action {action}: to {where}, paid {pay(reward)}")
+            self._recent.append(
+                f"at {observation}, action {action}: to {destination}, paid {pay(reward)}"
+            )
 
-    def text(self, now: str) -> str:
-        """The table, what was tried here first; empty before the first step."""
+    def text(self, observation: str) -> str:
+        """Returns the table, with this observation's entries first; empty before the first step."""
         if not self._counts:
             return ""
         lines = ["What you have found out so far:"]
         if self._choices is not None:
-            lines += self._arms(now)
+            lines += self._arm_lines(observation)
         else:
             # Where nothing recurs (numbers that vary), a table of everything would say nothing.
-            pairs = sorted(self._counts, key=lambda pair: (pair[0] != now, pair))[:200]
+            pairs = sorted(self._counts, key=lambda pair: (pair[0] != observation, pair))[:200]
             for pair in pairs:
-                led = ", ".join(f"{to} x{n}" for to, n in self._led[pair].most_common(3))
+                destinations = ", ".join(f"{to} x{n}" for to, n in self._led[pair].most_common(3))
                 lines.append(
-                    f"- at {pair[0]}, action {pair[1]} ({self._times(pair)}): "
-                    f"{self._paid(pair)}; to {led}"
+                    f"- at {pair[0]}, action {pair[1]} ({self._format_count(pair)}): "
+                    f"{self._format_mean(pair)}; to {destinations}"
                 )
         lines.append("The last steps:")
         lines += [f"- {step}" for step in self._recent]
         return "\n".join(lines)
 
-    def _arms(self, now: str) -> list[str]:
-        """A line for each arm, with what UCB1 makes of it."""
+    def _arm_lines(self, observation: str) -> list[str]:
+        """Returns a line for each arm, with the parts of its UCB1 index."""
         assert self._choices is not None
         lines, total = [], sum(self._counts.values())
-        what = "" if self._settings.scenario != "none" else "action "
+        prefix = "" if self._settings.scenario != "none" else "action "
         for choice in self._choices:
-            pair = now, choice
+            pair = observation, choice
             count = self._counts[pair]
-            told = [self._paid(pair)] if count else []
+            facts = [self._format_mean(pair)] if count else []
             if self._settings.guidance:
                 value, bonus = ucb1_parts(count, self._sums[pair], total)
-                great = "without limit" if math.isinf(bonus) else pay(round(bonus, 2))
-                told = [f"exploitation value {pay(round(value, 2))}, exploration bonus {great}"]
-            line = ": ".join([f"- {what}{choice} ({self._times(pair)})", *told])
+                bonus_text = "without limit" if math.isinf(bonus) else pay(round(bonus, 2))
+                facts = [
+                    f"exploitation value {pay(round(value, 2))}, exploration bonus {bonus_text}"
+                ]
+            line = ": ".join([f"- {prefix}{choice} ({self._format_count(pair)})", *facts])
             lines.append(line)
         if self._settings.guidance:
             lines.append(
@@ -315,18 +328,18 @@ class _Summary:
             )
         return lines
 
-    def _times(self, pair: tuple[str, str]) -> str:
+    def _format_count(self, pair: tuple[str, str]) -> str:
         count = self._counts[pair]
         return {0: "never", 1: "once"}.get(count, f"{count} times")
 
-    def _paid(self, pair: tuple[str, str]) -> str:
+    def _format_mean(self, pair: tuple[str, str]) -> str:
         return f"paid {pay(self._sums[pair] / self._counts[pair])} on average"
 
 
 def ucb1_parts(
-    count: int, paid: float, total: int, exploration: float = 2.0
+    count: int, total_paid: float, total: int, exploration: float = 2.0
 ) -> tuple[float, float]:
-    """The two parts of UCB1's index of an arm, as `agents.bandits.ucb1` adds them.
+    """Returns the two parts of UCB1's index of an arm, as `agents.bandits.ucb1` adds them.
 
     Args:
       count: pulls of the arm.
@@ -339,4 +352,4 @@ def ucb1_parts(
     """
     if count == 0:
         return 0.0, math.inf
-    return paid / count, math.sqrt(exploration * math.log(total) / count)
+    return total_paid / count, math.sqrt(exploration * math.log(total) / count)

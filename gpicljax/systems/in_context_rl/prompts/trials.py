@@ -108,9 +108,7 @@ class LanguageTrials(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Returns whether every trial has come to an end of its own; else call `play_trials`
-        again.
-        """
+        """Returns whether every trial has come to an end of its own; else play them again."""
         return not any(r.status in ("budget spent", "interrupted") for r in self.reports)
 
     def in_words(self) -> str:

@@ -1,4 +1,4 @@
-"""What is said in a trial: in this project's own words, or in those of the reference.
+"""The words of a trial: this project's own, or those of the reference.
 
 The reference's are in `paper.toml`, with their source and licence. Its messages are given as they
 are there, but for the explanations of tasks, which are not public: these are this project's.
@@ -25,32 +25,34 @@ _WHOLE_REWARDS = ("CliffWalking", "Bandit")
 """Environments whose rewards are integers in the reference; others print `1.0`."""
 
 
-class Words(Protocol):
-    """What is said in a trial; observations and actions are given as they are written."""
+class TrialWords(Protocol):
+    """The words of a trial; observations and actions are given as they are written."""
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the actions, where they have names and not numbers."""
+        """Returns the names of the actions, where they have names and not numbers."""
         ...
 
-    def begins(self, now: str) -> list[str]:
-        """The trial begins with an observation."""
+    def describe_start(self, observation: str) -> list[str]:
+        """Describes the start of the trial."""
         ...
 
-    def went(self, action: str, reached: str, now: str, reward: float, ended: bool) -> list[str]:
-        """An action led there, for a reward, and ended an episode or not; now this is seen."""
+    def describe_outcome(
+        self, action: str, reached: str, observation: str, reward: float, ended: bool
+    ) -> list[str]:
+        """Describes the outcome of an action, and the observation after it."""
         ...
 
-    def asks(self, taken: int, total: float) -> str:
-        """How far the trial is, and the question."""
+    def ask_action(self, taken: int, total: float) -> str:
+        """Returns the number of actions so far, and the question."""
         ...
 
     def introduction(self, explanation: str | None) -> str:
-        """What the model is told first."""
+        """Returns the first message to the model."""
         ...
 
     def corrective(self) -> str:
-        """What is said to an answer that names no action."""
+        """Returns the reply to an answer that names no action."""
         ...
 
 
@@ -81,23 +83,25 @@ class OwnWords:
         settings, actions = self._settings, self._actions
         return introduction(settings, self._observations, actions, self._limit, explanation)
 
-    def begins(self, now: str) -> list[str]:
+    def describe_start(self, observation: str) -> list[str]:
         """See `Words`."""
-        return [f"The game begins. You observe {now}."]
+        return [f"The game begins. You observe {observation}."]
 
-    def went(self, action: str, reached: str, now: str, reward: float, ended: bool) -> list[str]:
+    def describe_outcome(
+        self, action: str, reached: str, observation: str, reward: float, ended: bool
+    ) -> list[str]:
         """See `Words`."""
         text = f"Action {action} led to observation {reached} and paid {pay(reward)}."
         if ended:
             text += " That was the end of the episode.\n"
-            text += f"The next episode begins. You observe {now}."
+            text += f"The next episode begins. You observe {observation}."
         return [text]
 
-    def asks(self, taken: int, total: float) -> str:
+    def ask_action(self, taken: int, total: float) -> str:
         """See `Words`."""
-        of = f" of {self._limit}" if self._settings.tell_limit else ""
+        limit_text = f" of {self._limit}" if self._settings.tell_limit else ""
         return (
-            f"{taken}{of} actions taken; rewards so far add up to {pay(total)}.\n"
+            f"{taken}{limit_text} actions taken; rewards so far add up to {pay(total)}.\n"
             f"Which action do you take? {answer_form(self._actions)}"
         )
 
@@ -107,7 +111,7 @@ class OwnWords:
 
 
 class ScenarioWords(OwnWords):
-    """A bandit as something that happens, see `llm.scenarios`.
+    """A bandit as a scenario, see `llm.scenarios`.
 
     Args:
       settings: how the trial is told.
@@ -155,19 +159,21 @@ class ScenarioWords(OwnWords):
             ]
         )
 
-    def begins(self, now: str) -> list[str]:
+    def describe_start(self, observation: str) -> list[str]:
         """See `Words`."""
         return []
 
-    def went(self, action: str, reached: str, now: str, reward: float, ended: bool) -> list[str]:
+    def describe_outcome(
+        self, action: str, reached: str, observation: str, reward: float, ended: bool
+    ) -> list[str]:
         """See `Words`."""
         return [f"You chose {action}. It paid {pay(reward)}."]
 
-    def asks(self, taken: int, total: float) -> str:
+    def ask_action(self, taken: int, total: float) -> str:
         """See `Words`."""
-        of = f" of {self._limit}" if self._settings.tell_limit else ""
+        limit_text = f" of {self._limit}" if self._settings.tell_limit else ""
         return (
-            f"{taken}{of} choices made; they have paid {pay(total)} in all.\n"
+            f"{taken}{limit_text} choices made; they have paid {pay(total)} in all.\n"
             f"{self._scenario.question} [{WORD}: name]"
         )
 
@@ -181,14 +187,14 @@ class ScenarioWords(OwnWords):
 
 
 def check_bandit(name: str, observations: spaces.Space, actions: spaces.Space) -> None:
-    """Refuses what is no bandit; `name` is that of the setting which wants one.
+    """Refuses environments that are no bandits; `name` is that of the setting which wants one.
 
     Raises:
       ValueError: for more than one situation, or actions that are not discrete.
     """
     bandit = observations == spaces.Discrete(1) and isinstance(actions, spaces.Discrete)
-    accepted = "bandits: one situation, and discrete actions"
-    check(bandit, name, f"{observations}, {actions}", accepted)
+    expected = "bandits: one situation, and discrete actions"
+    check(bandit, name, f"{observations}, {actions}", expected)
 
 
 class PaperWords:
@@ -205,9 +211,9 @@ class PaperWords:
 
     def __init__(self, observations: spaces.Space, actions: spaces.Space, name: str = "") -> None:
         """See the class."""
-        for what, space in (("observations", observations), ("actions", actions)):
-            accepted = "Discrete, for the published wording"
-            check(isinstance(space, spaces.Discrete), what, space, accepted)
+        for field, space in (("observations", observations), ("actions", actions)):
+            expected = "Discrete, for the published wording"
+            check(isinstance(space, spaces.Discrete), field, space, expected)
         assert isinstance(observations, spaces.Discrete) and isinstance(actions, spaces.Discrete)
         self._observations, self._actions = observations.n, actions.n
         self.names = None
@@ -215,32 +221,38 @@ class PaperWords:
 
     def introduction(self, explanation: str | None) -> str:
         """See `Words`."""
-        return _filled(
+        return _fill_text(
             "task",
             explanations=explanation or _texts()["raw"],
             action_space=self._actions,
             actions=[str(n) for n in range(self._actions)],
             observation_space=self._observations,
-            observations=[_observation(n) for n in range(self._observations)],
+            observations=[_observation_text(n) for n in range(self._observations)],
         )
 
-    def begins(self, now: str) -> list[str]:
+    def describe_start(self, observation: str) -> list[str]:
         """See `Words`."""
-        return [_filled("reset", observation=_observation(now))]
+        return [_fill_text("reset", observation=_observation_text(observation))]
 
-    def went(self, action: str, reached: str, now: str, reward: float, ended: bool) -> list[str]:
+    def describe_outcome(
+        self, action: str, reached: str, observation: str, reward: float, ended: bool
+    ) -> list[str]:
         """See `Words`."""
-        paid = self._reward(reward)
-        told = {"action": action, "next_observation": _observation(reached), "reward": paid}
+        reward_text = self._reward(reward)
+        fields = {
+            "action": action,
+            "next_observation": _observation_text(reached),
+            "reward": reward_text,
+        }
         if not ended:
-            return [_filled("result", **told)]
-        return [_filled("result_reset", **told), *self.begins(now)]
+            return [_fill_text("result", **fields)]
+        return [_fill_text("result_reset", **fields), *self.describe_start(observation)]
 
-    def asks(self, taken: int, total: float) -> str:
+    def ask_action(self, taken: int, total: float) -> str:
         """See `Words`."""
-        so_far = "0" if taken == 0 else _decimal(total)
+        total_text = "0" if taken == 0 else _format_decimal(total)
         return "\n".join(
-            [_filled("steps", step_count=taken), _filled("rewards", reward_count=so_far)]
+            [_fill_text("steps", step_count=taken), _fill_text("rewards", reward_count=total_text)]
         )
 
     def corrective(self) -> str:
@@ -249,7 +261,7 @@ class PaperWords:
 
     def _reward(self, reward: float) -> str:
         whole = self._whole and float(reward).is_integer()
-        return str(int(reward)) if whole else _decimal(reward)
+        return str(int(reward)) if whole else _format_decimal(reward)
 
 
 def words_of(
@@ -258,8 +270,8 @@ def words_of(
     actions: spaces.Space,
     limit: int,
     name: str = "",
-) -> Words:
-    """The words that settings ask for."""
+) -> TrialWords:
+    """Returns the words that settings ask for."""
     if settings.wording == "paper":
         return PaperWords(observations, actions, name)
     if settings.scenario != "none":
@@ -273,14 +285,14 @@ def _texts() -> Mapping[str, str]:
         return tomllib.load(file)
 
 
-def _filled(text: str, **values: Any) -> str:
+def _fill_text(text: str, **values: Any) -> str:
     return Template(_texts()[text]).substitute(**values)
 
 
-def _observation(number: object) -> str:
-    return _filled("observation", number=number)
+def _observation_text(number: object) -> str:
+    return _fill_text("observation", number=number)
 
 
-def _decimal(value: float) -> str:
-    """A number as Python prints it, without the noise of single precision."""
+def _format_decimal(value: float) -> str:
+    """Returns a number as Python prints it, without the noise of single precision."""
     return str(float(f"{float(value):.6g}"))

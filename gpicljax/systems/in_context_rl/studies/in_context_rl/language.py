@@ -42,8 +42,8 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     TEN_ARMS,
     Family,
     Tasks,
+    family_tasks,
     is_bandit,
-    tasks,
     trial_settings,
 )
 from gpicljax.vector import VectorEnv
@@ -66,31 +66,31 @@ PROMPTS: dict[str, PromptSettings] = {
     "scenario": PromptSettings(reasons=False, scenario="buttons"),
 }
 """How a language model is told of a trial, by name; the whole history unless it is a summary."""
-TOLD = PromptSettings(reasons=False, tell_limit=False)
+TINY_MODEL_PROMPT = PromptSettings(reasons=False, tell_limit=False)
 """Told raw, with the whole history, of which the tiny model reads the end."""
-NETWORK = LanguageModelSettings("transformer", layers=2, width=64, heads=4, hidden=128)
-MEMORY, TEMPERATURE = 288, 0.3
-_LAST = re.compile(r"Action (\d+) led to observation \d+ and paid (\d)")
+TINY_MODEL_NETWORK = LanguageModelSettings("transformer", layers=2, width=64, heads=4, hidden=128)
+TINY_MODEL_CONTEXT, TINY_MODEL_TEMPERATURE = 288, 0.3
+_LAST_OUTCOME = re.compile(r"Action (\d+) led to observation \d+ and paid (\d)")
 
 
 def win_stay_lose_shift(arms: int) -> FakeModel:
-    """Pulls the arm that has just paid again, and otherwise the next one.
+    """Returns a rule that pulls the arm that has just paid again, and otherwise the next one.
 
     Source: Robbins (1952), "Some aspects of the sequential design of experiments", section 2.
     """
 
     def answer(messages: Sequence[Message], seed: int) -> str:
-        told = _LAST.findall(messages[-1].content)
-        if not told:
+        outcomes = _LAST_OUTCOME.findall(messages[-1].content)
+        if not outcomes:
             return f"[SELECT: {seed % arms}]"
-        arm, paid = map(int, told[-1])
+        arm, paid = map(int, outcomes[-1])
         return f"[SELECT: {arm if paid else (arm + 1) % arms}]"
 
     return FakeModel(answer, name="win-stay, lose-shift")
 
 
 def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 600) -> ByteModel:
-    """A byte model trained on what a simple rule says in conversations about bandits.
+    """Returns a byte model trained on the replies of a simple rule in conversations about bandits.
 
     Args:
       folder: of the conversations.
@@ -100,27 +100,32 @@ def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 60
     """
     key, conversations = named_key(seed, "language model"), []
     for arms in (2, 3, 10):
-        each = Tasks(TEN_ARMS, (("num_arms", arms),))
-        vec = single_trial_batch(trial_settings(actions, False).around(each.env), 8, actions)
+        task_set = Tasks(TEN_ARMS, (("num_arms", arms),))
+        vec = single_trial_batch(trial_settings(actions, False).around(task_set.env), 8, actions)
         place = folder / f"{arms}_arms"
-        play_trials(jax.random.fold_in(key, arms), vec, win_stay_lose_shift(arms), place, TOLD)
+        play_trials(
+            jax.random.fold_in(key, arms), vec, win_stay_lose_shift(arms), place, TINY_MODEL_PROMPT
+        )
         for path in visible_files(place, "*.jsonl"):
-            said = []
+            messages = []
             for turn in read_transcript(path)[1]:
-                said += [*(Message(*m) for m in turn["asked"]), Message("assistant", turn["reply"])]
-            conversations.append(conversation_text(said, answering=False))
+                messages += [
+                    *(Message(*m) for m in turn["asked"]),
+                    Message("assistant", turn["reply"]),
+                ]
+            conversations.append(conversation_text(messages, answering=False))
     return train_byte_model(
         key,
         conversations,
-        NETWORK,
-        length=MEMORY,
+        TINY_MODEL_NETWORK,
+        length=TINY_MODEL_CONTEXT,
         updates=updates,
-        memory=MEMORY,
-        temperature=TEMPERATURE,
+        memory=TINY_MODEL_CONTEXT,
+        temperature=TINY_MODEL_TEMPERATURE,
     )
 
 
-_DEMONSTRATED: Mapping[str, Family] = {
+_DEMONSTRATED_FAMILIES: Mapping[str, Family] = {
     "4x4": "lakes",
     "custom": "lakes",
     "CliffWalking": "cliffs",
@@ -129,25 +134,25 @@ _DEMONSTRATED: Mapping[str, Family] = {
 
 
 def demonstrations(
-    where: str, each: Tasks, settings: PromptSettings, trials: int, seed: int
+    test_name: str, task_set: Tasks, settings: PromptSettings, trials: int, seed: int
 ) -> list[list[Decision]]:
-    """An expert's first decisions in other tasks of the same family, which no agent is tested on.
+    """Returns an expert's first decisions in other tasks of the same family.
 
     Tasks of an environment of one's own are drawn from the same distribution.
     """
     if not settings.demonstrations:
         return []
-    known = _DEMONSTRATED.get(where, where)
-    source = tasks(known, held_out=False) if known in get_args(Family) else each  # type: ignore[arg-type]
+    family = _DEMONSTRATED_FAMILIES.get(test_name, test_name)
+    source = family_tasks(family, held_out=False) if family in get_args(Family) else task_set  # type: ignore[arg-type]
     env, params = source.trials(settings.demonstrations)
     assert isinstance(env, Trial)
     return expert_decisions(named_key(seed, "demonstrations"), env, params, trials)
 
 
-def language_batch(each: Tasks, actions: int, trials: int) -> HostBatch:
-    """The first of the tasks that all agents play, for agents on the host."""
-    env = trial_settings(actions, False).around(each.env)
-    params = env.make_params(**dict(each.params))
+def language_batch(task_set: Tasks, actions: int, trials: int) -> HostBatch:
+    """Returns the first of the tasks that all agents play, for agents on the host."""
+    env = trial_settings(actions, False).around(task_set.env)
+    params = env.make_params(**dict(task_set.params))
     vec = VectorEnv(env, trials, resets="synchronous", params=params, steps_per_trial=actions + 1)
     return HostBatch(vec, keep_trial_step)
 
@@ -158,14 +163,14 @@ def language_row(
     batch: HostBatch,
     seed: int,
     best: object,
-    settings: PromptSettings = TOLD,
+    settings: PromptSettings = TINY_MODEL_PROMPT,
     *,
     budget: Budget | Ledger = UNLIMITED,
     max_tokens: int = 16,
     at_once: int = 8,
-    shown: Sequence[Sequence[Decision]] = (),
+    decisions: Sequence[Sequence[Decision]] = (),
 ) -> tuple[PlayedTrials | None, LanguageTrials]:
-    """What a language model comes to on the first of the tasks that all others play.
+    """Returns the trials of a language model on the first of the tasks that all others play.
 
     Where the budget ends before all trials do, the row is made of the first trials that are whole;
     None if there are none.
@@ -179,45 +184,47 @@ def language_row(
         budget=budget,
         max_tokens=max_tokens,
         at_once=at_once,
-        demonstrations=shown,
+        demonstrations=decisions,
         check_model=False,
     )
     print(result.in_words(), flush=True)
-    cut = [report.status in ("budget spent", "interrupted") for report in result.reports]
-    whole = cut.index(True) if True in cut else len(cut)
-    if whole == 0:
+    is_cut = [report.status in ("budget spent", "interrupted") for report in result.reports]
+    complete_count = is_cut.index(True) if True in is_cut else len(is_cut)
+    if complete_count == 0:
         return None, result
-    trials = TrialRecords(*(None if x is None else x[:whole] for x in result.trials))
-    reports = result.reports[:whole]
+    trials = TrialRecords(*(None if x is None else x[:complete_count] for x in result.trials))
+    reports = result.reports[:complete_count]
     usage = sum((report.usage for report in reports), Usage(0, 0, 0))
     tally = sum((report.tally for report in reports), ReplyTally())
-    return PlayedTrials(trials, np.asarray(best)[:whole], usage=usage, tally=tally), result
+    return PlayedTrials(trials, np.asarray(best)[:complete_count], usage=usage, tally=tally), result
 
 
-def schema_of(each: Tasks, prompt: str) -> str:
-    """What holds a model's answers to the actions of tasks."""
-    space, settings = each.env.action_space(), PROMPTS[prompt]
-    return schema_request(action_schema(space, names=_names(each.env, settings)), settings.reasons)
+def schema_of(task_set: Tasks, prompt: str) -> str:
+    """Returns the schema of a model's answers, which names the actions of tasks."""
+    space, settings = task_set.env.action_space(), PROMPTS[prompt]
+    return schema_request(
+        action_schema(space, names=_action_names(task_set.env, settings)), settings.reasons
+    )
 
 
-def _names(env: Environment, settings: PromptSettings) -> tuple[str, ...] | None:
-    """The names of actions, where they have names."""
+def _action_names(env: Environment, settings: PromptSettings) -> tuple[str, ...] | None:
+    """Returns the names of actions, where they have names."""
     space = env.action_space()
     return arm_names(settings.scenario, space.n) if isinstance(space, Discrete) else None
 
 
-def unexplained(sets: Mapping[str, Tasks], prompts: Sequence[str]) -> str | None:
-    """The first set of tasks that a prompt does not fit, by name; None if all do.
+def first_unexplained(sets: Mapping[str, Tasks], prompts: Sequence[str]) -> str | None:
+    """Returns the first set of tasks that a prompt does not fit, by name; None if all do.
 
     An explanation may be missing, or guidance or a scenario be asked for where there is no bandit.
     """
-    for where, each in sets.items():
+    for test_name, task_set in sets.items():
         for settings in (PROMPTS[prompt] for prompt in prompts):
-            if settings.explanations and explanation_of(each.env.name) is None:
-                return where
+            if settings.explanations and explanation_of(task_set.env.name) is None:
+                return test_name
             wants_arms = settings.guidance or settings.scenario != "none"
-            if wants_arms and not is_bandit(each.env):
-                return where
+            if wants_arms and not is_bandit(task_set.env):
+                return test_name
     return None
 
 
@@ -231,40 +238,42 @@ def language_rows(
     trials: int,
     seed: int,
 ) -> Iterator[tuple[str, Contender | None, str]]:
-    """The model's trials on all sets of tasks with all prompts, until its budget is spent.
+    """Yields the model's trials on all sets of tasks with all prompts, until its budget is spent.
 
     Yields:
       The name of the tasks, the contender (None where no trial is whole), and a note or "".
     """
-    for where, each in sets.items():
-        batch = language_batch(each, actions, trials)
+    for test_name, task_set in sets.items():
+        batch = language_batch(task_set, actions, trials)
         for prompt in options.prompts:
             if ledger.exhausted:
                 return
             settings = PROMPTS[prompt]
             tested, result = language_row(
-                options.client(schema_of(each, prompt)),
-                folder / f"{where}-{prompt}".replace(":", "-"),
+                options.client(schema_of(task_set, prompt)),
+                folder / f"{test_name}-{prompt}".replace(":", "-"),
                 batch,
                 seed,
-                best[where],
+                best[test_name],
                 settings,
                 budget=ledger,
                 max_tokens=options.max_tokens,
                 at_once=options.threads,
-                shown=demonstrations(where, each, settings, trials, seed),
+                decisions=demonstrations(test_name, task_set, settings, trials, seed),
             )
-            whole = 0 if tested is None else len(tested.trials.length)
-            row = f"{where}, {prompt}"
-            notes = [] if whole == trials else [_cut(row, whole, result)]
+            complete_count = 0 if tested is None else len(tested.trials.length)
+            row = f"{test_name}, {prompt}"
+            notes = (
+                [] if complete_count == trials else [_incomplete_note(row, complete_count, result)]
+            )
             note = "\n\n".join([*notes, *silence_notes({row: result.tally})]).strip()
             name = f"{options.name} ({prompt})"
-            yield where, None if tested is None else Contender(name, "learner", [tested]), note
+            yield test_name, None if tested is None else Contender(name, "learner", [tested]), note
 
 
-def _cut(what: str, whole: int, result: LanguageTrials) -> str:
-    """What is said where not all trials are whole."""
-    text = f"{what}: {whole} of {len(result.reports)} trials are whole"
+def _incomplete_note(row_name: str, complete_count: int, result: LanguageTrials) -> str:
+    """Returns a note on trials that are not complete."""
+    text = f"{row_name}: {complete_count} of {len(result.reports)} trials are whole"
     stopped = [report for report in result.reports if report.status == "interrupted"]
     return f"{text} ({stopped[-1].faults[-1]})" if stopped else text
 
@@ -272,35 +281,35 @@ def _cut(what: str, whole: int, result: LanguageTrials) -> str:
 def expected_usage(
     sets: Mapping[str, Tasks], prompts: Sequence[str], actions: int, trials: int, seed: int
 ) -> Usage:
-    """Requests and tokens read, if every answer names an action.
+    """Returns the number of requests and tokens read, if every answer names an action.
 
     One trial of each kind is played with actions at random, and stands for all. Where reasons are
     asked for, an answer has a hundred tokens, which stay in the conversation.
     """
     total = Usage(0, 0, 0)
     with tempfile.TemporaryDirectory() as folder:
-        for where, each in sets.items():
-            batch = language_batch(each, actions, 1)
+        for test_name, task_set in sets.items():
+            batch = language_batch(task_set, actions, 1)
             for prompt in prompts:
                 settings = PROMPTS[prompt]
-                model = _at_random(each.env, settings)
-                place = Path(folder) / f"{where}-{prompt}".replace(":", "-")
+                model = _random_model(task_set.env, settings)
+                place = Path(folder) / f"{test_name}-{prompt}".replace(":", "-")
                 key = named_key(seed, "tasks")
-                shown = demonstrations(where, each, settings, 1, seed)
-                played = play_trials(key, batch, model, place, settings, demonstrations=shown)
+                decisions = demonstrations(test_name, task_set, settings, 1, seed)
+                played = play_trials(key, batch, model, place, settings, demonstrations=decisions)
                 usage = played.usage
                 total += Usage(*(trials * count for count in usage))
     return total
 
 
-def _at_random(env: Environment, settings: PromptSettings) -> FakeModel:
-    """Names an action at random, after a text of a hundred tokens where reasons are asked for."""
+def _random_model(env: Environment, settings: PromptSettings) -> FakeModel:
+    """Returns a model that names an action at random, after a text where reasons are asked for."""
     space, text = env.action_space(), "and " * 100 if settings.reasons else ""
-    names = _names(env, settings)
+    names = _action_names(env, settings)
 
     def answer(messages: Sequence[Message], seed: int) -> str:
         action = np.asarray(space.sample(jax.random.key(seed)))
-        said = written(action, 3).strip("[]") if names is None else names[int(action)]
-        return f"{text}[{WORD}: {said}]"
+        action_text = written(action, 3).strip("[]") if names is None else names[int(action)]
+        return f"{text}[{WORD}: {action_text}]"
 
     return FakeModel(answer)

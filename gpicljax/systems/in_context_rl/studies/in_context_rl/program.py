@@ -1,4 +1,4 @@
-"""How the study `in_context_rl` is built and run."""
+"""Building and running the study `in_context_rl`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
     PROMPTS,
     expected_usage,
+    first_unexplained,
     language_batch,
     language_row,
     language_rows,
     schema_of,
     tiny_language_model,
-    unexplained,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     CONDITIONS,
@@ -90,8 +90,8 @@ class Config(TrainingConfig):
         check_config(bool(self.tests), "tests", self.tests, "at least one")
         if self.llm.asks:
             self.llm.check_prompts(PROMPTS)
-            accepted = "1 or more, where a language model is to play"
-            check_config(self.conversations > 0, "conversations", self.conversations, accepted)
+            expected = "1 or more, where a language model is to play"
+            check_config(self.conversations > 0, "conversations", self.conversations, expected)
         for name in self.agents:
             family, colon, learner = name.partition(":")
             check_config(bool(colon), "agents", name, "FAMILY:LEARNER")
@@ -104,25 +104,25 @@ class Config(TrainingConfig):
 
 
 def tests_of(config: Config) -> dict[str, Tasks]:
-    """What agents are tested on, by name."""
+    """Returns the sets of tasks that agents are tested on, by name."""
     if config.env is None:
-        return {where: TESTS[where] for where in config.tests}
-    own = Tasks(config.env)
-    own.trials(config.actions)  # refuses what cannot be solved, or is not discrete
-    return {config.env: own}
+        return {test_name: TESTS[test_name] for test_name in config.tests}
+    own_tasks = Tasks(config.env)
+    own_tasks.trials(config.actions)  # refuses what cannot be solved, or is not discrete
+    return {config.env: own_tasks}
 
 
 PRESETS = {"quick": Config(seeds=1), "full": Config(seeds=3)}
 
 
 def folders(config: Config, name: str) -> list[Path]:
-    """The folders of an agent's seeds: of a run, or shipped; none where it is not trained yet."""
+    """Returns the folders of an agent's seeds: of a run, or shipped; none if it is untrained."""
     family, learner = name.split(":")
     run = config.runs_dir / "in_context_rl_train" / f"{config.preset}-{family}-{learner}" / "agents"
-    found = sorted(run.glob("seed_*"))
-    if not found and config.preset == "quick" and name in SHIPPED:
+    seed_folders = sorted(run.glob("seed_*"))
+    if not seed_folders and config.preset == "quick" and name in SHIPPED:
         return [shipped_model(SHIPPED[name])]
-    return found
+    return seed_folders
 
 
 def with_agents(config: Config) -> Config:
@@ -147,12 +147,14 @@ def with_agents(config: Config) -> Config:
     return config
 
 
-def loaded_agents(config: Config) -> dict[str, list[LoadedAgent]]:
-    """The seeds of each agent that is trained already; its trials are as long as this run's."""
-    loaded = {name: [load_agent(each) for each in folders(config, name)] for name in config.agents}
-    for name, seeds in loaded.items():
-        for each in seeds:
-            fits = int(each.env.horizon()) == config.actions
+def load_agents(config: Config) -> dict[str, list[LoadedAgent]]:
+    """Loads the seeds of each trained agent; its trials are as long as this run's."""
+    loaded = {
+        name: [load_agent(folder) for folder in folders(config, name)] for name in config.agents
+    }
+    for name, agents in loaded.items():
+        for agent in agents:
+            fits = int(agent.env.horizon()) == config.actions
             check_config(fits, "actions", config.actions, f"those of {name}")
     return loaded
 
@@ -170,19 +172,23 @@ def evaluate_learner(
         return within_memory(fast_jit(test), f"{config.replicas:,} trials of {name}")
 
     contenders: dict[str, dict[str, Contender]] = {}
-    known = own_tests(family)
-    for where, each in tests_of(config).items():
-        if where not in known and not (padded and where == config.env):
+    family_tests = own_tests(family)
+    for test_name, task_set in tests_of(config).items():
+        if test_name not in family_tests and not (padded and test_name == config.env):
             continue
         try:
-            env, env_params = each.trials(config.actions, padded)
+            env, env_params = task_set.trials(config.actions, padded)
         except ValueError as error:
-            log_once(f"note: {name} is not tested on {where}: {error}")
+            log_once(f"note: {name} is not tested on {test_name}: {error}")
             continue
         controls = {"": 0}
         if config.controls:
-            whole = where in (family, "lakes")
-            controls = CONDITIONS if whole else {"": 0, "memory wiped": CONDITIONS["memory wiped"]}
+            has_all_conditions = test_name in (family, "lakes")
+            controls = (
+                CONDITIONS
+                if has_all_conditions
+                else {"": 0, "memory wiped": CONDITIONS["memory wiped"]}
+            )
         agents = [
             learner_contender(
                 name,
@@ -194,7 +200,7 @@ def evaluate_learner(
             )
             for condition, number in controls.items()
         ]
-        contenders[where] = {agent.full_name: agent for agent in agents}
+        contenders[test_name] = {agent.full_name: agent for agent in agents}
     return contenders
 
 
@@ -215,55 +221,57 @@ def compare(config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]) 
     tests: dict[str, dict[str, Contender]] = {}
     began = time.monotonic()
 
-    def done(what: str) -> None:
-        log_once(f"{time.monotonic() - began:6.0f} s: {what}")
+    def log_progress(step: str) -> None:
+        log_once(f"{time.monotonic() - began:6.0f} s: {step}")
 
     sets = tests_of(config)
-    for where in sets:
-        tests[where] = play_rules(sets[where], config.actions, config.replicas, config.seed)
-        done(f"rules on {where}")
+    for test_name in sets:
+        tests[test_name] = play_rules(sets[test_name], config.actions, config.replicas, config.seed)
+        log_progress(f"rules on {test_name}")
     for name, seeds in loaded.items():
-        for where, agents in evaluate_learner(config, name, seeds).items():
-            tests[where] |= agents
-        done(name)
-    bandits = [where for where in ("two-arms", "ten-arms") if where in sets]
+        for test_name, agents in evaluate_learner(config, name, seeds).items():
+            tests[test_name] |= agents
+        log_progress(name)
+    bandits = [test_name for test_name in ("two-arms", "ten-arms") if test_name in sets]
     if config.conversations and config.reading and bandits:
         model = tiny_language_model(folder / "teacher", config.actions, config.seed, config.reading)
         size = sum(x.size for x in jax.tree.leaves(model.params))
-        for where in bandits:
-            best = tests[where]["oracle"].seeds[0].best
-            batch = language_batch(sets[where], config.actions, config.conversations)
-            row, _ = language_row(model, folder / where, batch, config.seed, best)
+        for test_name in bandits:
+            best = tests[test_name]["oracle"].seeds[0].best
+            batch = language_batch(sets[test_name], config.actions, config.conversations)
+            row, _ = language_row(model, folder / test_name, batch, config.seed, best)
             if row is not None:
                 agent = Contender(f"language model of {size:,} parameters", "learner", [row])
-                tests[where][agent.full_name] = agent
-        done("a tiny language model")
-    return Comparison(tests, ask_model(config, folder, tests, done) if config.llm.asks else ())
+                tests[test_name][agent.full_name] = agent
+        log_progress("a tiny language model")
+    return Comparison(
+        tests, ask_model(config, folder, tests, log_progress) if config.llm.asks else ()
+    )
 
 
 def ask_model(
     config: Config,
     folder: Path,
     tests: dict[str, dict[str, Contender]],
-    done: Callable[[str], None],
+    log_progress: Callable[[str], None],
 ) -> tuple[str, ...]:
     """Adds the trials of the language model behind an endpoint; returns notes for the report."""
     ledger = config.llm.ledger(log_once if config.progress else None)
-    best = {where: agents["oracle"].seeds[0].best for where, agents in tests.items()}
+    best = {test_name: agents["oracle"].seeds[0].best for test_name, agents in tests.items()}
     sizes = config.actions, config.conversations, config.seed
     notes = []
-    for where, agent, note in language_rows(
+    for test_name, agent, note in language_rows(
         config.llm, ledger, folder, tests_of(config), best, *sizes
     ):
         if agent is not None:
-            tests[where][agent.full_name] = agent
+            tests[test_name][agent.full_name] = agent
         notes += [note] if note else []
-        done(f"{config.llm.name} on {where}")
+        log_progress(f"{config.llm.name} on {test_name}")
     return config.llm.spent(ledger), *notes
 
 
-def asked_in_words(config: Config) -> dict[str, str]:
-    """Which language model is asked, and in a dry run how much; else its server is tried first.
+def describe_language_model(config: Config) -> dict[str, str]:
+    """Returns the language model in words, in a dry run with its usage; else tries its server.
 
     Raises:
       ValueError: for a server, a key or a model that is not there, or a task without explanation.
@@ -271,9 +279,9 @@ def asked_in_words(config: Config) -> dict[str, str]:
     if not config.llm.asks:
         return {}
     sets, prompts = tests_of(config), config.llm.prompts
-    strange = unexplained(sets, prompts)
-    accepted = f"raw or summary: what the others tell does not fit {strange}"
-    check_config(strange is None, "llm.prompts", prompts, accepted)
+    unfit_test = first_unexplained(sets, prompts)
+    expected = f"raw or summary: what the others tell does not fit {unfit_test}"
+    check_config(unfit_test is None, "llm.prompts", prompts, expected)
     if config.dry_run:
         log_once("counting requests and tokens ...")
         usage = expected_usage(sets, prompts, config.actions, config.conversations, config.seed)
@@ -284,9 +292,9 @@ def asked_in_words(config: Config) -> dict[str, str]:
 
 
 def build(config: Config) -> Program:
-    """Nothing is trained here: `with_agents` has trained what was missing."""
-    details = asked_in_words(config)
-    loaded = loaded_agents(config)
+    """Returns the program, which trains nothing: `with_agents` has trained what was missing."""
+    details = describe_language_model(config)
+    loaded = load_agents(config)
     return Program(
         title=f"{len(config.agents)} trained agents, on {', '.join(tests_of(config))}",
         details=details,

@@ -19,11 +19,11 @@ from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.storage.folders import with_folder
 from gpicljax.systems.in_context_rl.measures import (
-    earned,
     measure_trials,
     regrets,
     scaled_score,
-    summary,
+    summarise_measures,
+    trial_values,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     Contender,
@@ -110,34 +110,36 @@ class AgentResult:
 def agent_results(tests: Tests) -> list[AgentResult]:
     """Returns the measures of every agent on every set of tasks."""
     return [
-        _agent_result(where, agent, agents)
-        for where, agents in tests.items()
+        _agent_result(test_name, agent, agents)
+        for test_name, agents in tests.items()
         for agent in agents.values()
     ]
 
 
-def _agent_result(where: str, agent: Contender, agents: Contenders) -> AgentResult:
-    goals = where in TESTS and TESTS[where].ends_are_goals
+def _agent_result(test_name: str, agent: Contender, agents: Contenders) -> AgentResult:
+    goals = test_name in TESTS and TESTS[test_name].ends_are_goals
     random, oracle = agents["random"].seeds[0].trials, agents["oracle"].seeds[0].trials
     worst = min(0.0, float(np.min(random.rewards)))
-    low, high = earned(random, goals, worst), earned(oracle, goals, worst)
+    low, high = trial_values(random, goals, worst), trial_values(oracle, goals, worst)
     is_bandit = bool(np.any(random.regret))
     best = np.asarray(measure_trials(oracle).reward_per_step)
     scores, summaries = [], []
     for seed in agent.seeds:
         # A language model plays the first of the tasks only.
         count = len(seed.trials.length)
-        scores.append(scaled_score(earned(seed.trials, goals, worst), low[:count], high[:count]))
+        scores.append(
+            scaled_score(trial_values(seed.trials, goals, worst), low[:count], high[:count])
+        )
         measured = measure_trials(
             seed.trials,
             num_actions=np.asarray(seed.best).shape[-1],
             best=seed.best if is_bandit else None,
             ends_are_goals=goals,
         )
-        summaries.append(summary(measured))
+        summaries.append(summarise_measures(measured))
     regret = np.concatenate([regrets(seed.trials, best) for seed in agent.seeds])
     return AgentResult(
-        tasks=where,
+        tasks=test_name,
         agent=agent,
         score=scores[0] if len(scores) == 1 else mean_interval([s.mean for s in scores]),
         seeds=[score.mean for score in scores],
@@ -202,7 +204,7 @@ def _numbers(result: AgentResult) -> dict[str, Any]:
     }
 
 
-def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, str]:
+def draw_curves(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, str]:
     """Draws curves of reward, of rewards so far and by episode, in a folder for each set of tasks.
 
     Args:
@@ -214,20 +216,22 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
       The profiles in words, by tasks.
     """
     profile_texts = {}
-    for where, agents in tests.items():
-        place = folder / where
+    for test_name, agents in tests.items():
+        test_folder = folder / test_name
         first_seeds = {name: agent.seeds[0] for name, agent in agents.items()}
         steps = {name: np.asarray(t.trials.rewards, np.float64) for name, t in first_seeds.items()}
         bins = min(BINS, next(iter(steps.values())).shape[1])
         profiles = {}
-        if where in learners:
-            learner = learners[where]
+        if test_name in learners:
+            learner = learners[test_name]
             profile = icl_profile(steps[learner], bins=bins)
             profiles = {learner: profile}
-            profile_texts[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
-            page = trial_page(where, learner, first_seeds[learner], first_seeds["oracle"].means)
+            profile_texts[test_name] = "; ".join(
+                f"{n} {v} {i}".strip() for n, v, i in profile.rows()
+            )
+            page = trial_page(test_name, learner, first_seeds[learner], first_seeds["oracle"].means)
             if page is not None:
-                write_atomically(with_folder(place / "trial.html"), page.encode())
+                write_atomically(with_folder(test_folder / "trial.html"), page.encode())
         rolling = {name: icl_curve(x, bins=bins) for name, x in steps.items()}
         so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
         curves_by_episode = {name: _by_episode(trials) for name, trials in first_seeds.items()}
@@ -241,13 +245,15 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
         ):
             if not curves:
                 continue
-            figure = icl_figure(curves, profile=profile, xlabel=xlabel, ylabel=ylabel, title=where)
-            save_figure(figure, place / f"{name}.png")
+            figure = icl_figure(
+                curves, profile=profile, xlabel=xlabel, ylabel=ylabel, title=test_name
+            )
+            save_figure(figure, test_folder / f"{name}.png")
     return profile_texts
 
 
 def trial_page(
-    where: str, agent: str, played: PlayedTrials, means: np.ndarray | None
+    test_name: str, agent: str, played: PlayedTrials, means: np.ndarray | None
 ) -> str | None:
     """Returns a page of the bandit trial with median regret, action by action.
 
@@ -265,7 +271,7 @@ def trial_page(
     actions, rewards = (x[median, :length] for x in (trials.actions, trials.rewards))
     totals = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
     return episode_page(
-        title=f"{agent} on {where}",
+        title=f"{agent} on {test_name}",
         about={
             "actions": length,
             "arms": means.shape[1],
@@ -299,9 +305,9 @@ def icl_records(tests: Tests, names: Mapping[str, str] | None = None) -> list[IC
       names: Names of agents in the records, where they are others than in `tests`.
     """
     records = []
-    for where, agents in tests.items():
+    for test_name, agents in tests.items():
         full = len(agents["oracle"].seeds[0].trials.length)
-        goals = where in TESTS and TESTS[where].ends_are_goals
+        goals = test_name in TESTS and TESTS[test_name].ends_are_goals
 
         def step_gains(agent: Contender, goals: bool = goals) -> np.ndarray:
             steps = [t.trials.ends if goals else t.trials.rewards for t in agent.seeds]
@@ -323,7 +329,7 @@ def icl_records(tests: Tests, names: Mapping[str, str] | None = None) -> list[IC
                         if rule.kind == "rule"
                     },
                     system="In-context RL",
-                    task=where,
+                    task=test_name,
                     agent=(names or {}).get(agent.name, agent.name),
                     measure="goals per action" if goals else "reward per action",
                     context="actions",
@@ -339,14 +345,14 @@ def table_report(outcome: RunResult) -> Report:
     """Draws the figures of the study `in_context_rl` and returns its summary."""
     config, (tests, notes) = outcome.config, outcome.host_measured
     learners = {}
-    for where, agents in tests.items():
+    for test_name, agents in tests.items():
         first = next((agent.name for agent in agents.values() if agent.kind == "learner"), None)
-        learners |= {} if first is None else {where: first}
+        learners |= {} if first is None else {test_name: first}
     drawn = {
-        where: {name: agent for name, agent in agents.items() if agent.kind != "control"}
-        for where, agents in tests.items()
+        test_name: {name: agent for name, agent in agents.items() if agent.kind != "control"}
+        for test_name, agents in tests.items()
     }
-    profiles = draw(outcome.run.figures, drawn, learners)
+    profiles = draw_curves(outcome.run.figures, drawn, learners)
     results = agent_results(tests)
     text = [
         f"# In-context RL, preset {config.preset}",
@@ -360,6 +366,9 @@ def table_report(outcome: RunResult) -> Report:
         *(f"{note}\n" for note in notes),
         "Reward by actions taken before:",
         "",
-        *(f"- {where}, {learners[where]}: {profile}" for where, profile in profiles.items()),
+        *(
+            f"- {test_name}, {learners[test_name]}: {profile}"
+            for test_name, profile in profiles.items()
+        ),
     ]
     return Report("\n".join(text), summary_numbers(results), icl=icl_records(tests))

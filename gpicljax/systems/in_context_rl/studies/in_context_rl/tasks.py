@@ -58,9 +58,7 @@ PADDED = 48, 10
 
 
 def _number(cells: jax.Array, held_out: Sequence[Sequence[int]]) -> jax.Array:
-    """Returns a number of a map `int32[...]`; 0 for the maps (a batch of them) that are held
-    out.
-    """
+    """Returns a number of a map `int32[...]`; 0 for the maps that are held out."""
     flat = cells.ravel()
     weights = jnp.asarray(np.random.default_rng(0).integers(0, 2**31, flat.size), jnp.uint32)
     number = (flat.astype(jnp.uint32) * weights).sum() // 2**7
@@ -122,9 +120,7 @@ class Tasks:
 
     @property
     def ends_are_goals(self) -> bool:
-        """Returns whether every move costs, and an episode ends at its goal alone: goals are
-        counted.
-        """
+        """Returns whether goals are counted: moves cost, and episodes end at a goal alone."""
         return self.env_id in ENDS_ARE_GOALS
 
     @property

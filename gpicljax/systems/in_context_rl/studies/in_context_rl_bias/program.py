@@ -1,4 +1,4 @@
-"""How the study `in_context_rl_bias` is built and run."""
+"""Building and running the study `in_context_rl_bias`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gpicljax.systems.in_context_rl.prompts.bias import (
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
     PROMPTS,
+    first_unexplained,
     schema_of,
-    unexplained,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS, Tasks, Test
 from gpicljax.systems.in_context_rl.studies.in_context_rl_bias.report import report
@@ -59,31 +59,31 @@ class Config(RunConfig):
         self.llm.check_prompts(PROMPTS)
         asks = self.llm.asks or self.dry_run
         check_config(asks, "llm.endpoint", None, "an endpoint, or --llm.local")
-        strange = unexplained({name: TESTS[name] for name in self.tests}, self.llm.prompts)
-        accepted = f"raw: nothing is known that explains {strange}"
-        check_config(strange is None, "llm.prompts", self.llm.prompts, accepted)
+        unfit_test = first_unexplained({name: TESTS[name] for name in self.tests}, self.llm.prompts)
+        expected = f"raw: nothing is known that explains {unfit_test}"
+        check_config(unfit_test is None, "llm.prompts", self.llm.prompts, expected)
 
 
 PRESETS = {"quick": Config(repeats=4), "full": Config()}
 
 
-def questions_of(each: Tasks, prompt: str, actions: int) -> tuple[Discrete, list[Question]]:
-    """The actions of tasks, and the first question about them in all variants."""
-    env = each.env
-    space, seen = env.action_space(), env.observation_space()
+def questions_of(task_set: Tasks, prompt: str, actions: int) -> tuple[Discrete, list[Question]]:
+    """Returns the actions of tasks, and the first question about them in all variants."""
+    env = task_set.env
+    space, observations = env.action_space(), env.observation_space()
     assert isinstance(space, Discrete)
-    told = explanation_of(env.name)
-    return space, [*first_questions(PROMPTS[prompt], seen, space, actions, told)]
+    explanation = explanation_of(env.name)
+    return space, [*first_questions(PROMPTS[prompt], observations, space, actions, explanation)]
 
 
 def _cells(config: Config) -> Iterator[tuple[str, str, Discrete, list[Question]]]:
-    for where in config.tests:
+    for test_name in config.tests:
         for prompt in config.llm.prompts:
-            yield where, prompt, *questions_of(TESTS[where], prompt, config.actions)
+            yield test_name, prompt, *questions_of(TESTS[test_name], prompt, config.actions)
 
 
 def expected_usage(config: Config) -> Usage:
-    """Requests and tokens read."""
+    """Returns the number of requests and tokens read."""
     total = Usage(0, 0, 0)
     for *_, questions in _cells(config):
         for *_, messages in questions:
@@ -92,17 +92,17 @@ def expected_usage(config: Config) -> Usage:
 
 
 def ask(run: RunDirectory, config: Config) -> tuple[dict[tuple[str, str], AnswerBias], str]:
-    """The answers by tasks and prompt, and what they have cost; replies are stored as they come."""
+    """Returns the answers by tasks and prompt, and their cost; replies are stored as they come."""
     ledger = config.llm.ledger(log_once if config.progress else None)
-    found: dict[tuple[str, str], AnswerBias] = {}
-    for where, prompt, space, questions in _cells(config):
+    biases: dict[tuple[str, str], AnswerBias] = {}
+    for test_name, prompt, space, questions in _cells(config):
         if ledger.exhausted:
             break
         answers = ask_first_questions(
             questions,
             space,
-            config.llm.client(schema_of(TESTS[where], prompt)),
-            run.path / "conversations" / f"{where}-{prompt}",
+            config.llm.client(schema_of(TESTS[test_name], prompt)),
+            run.path / "conversations" / f"{test_name}-{prompt}",
             PROMPTS[prompt],
             repeats=config.repeats,
             budget=ledger,
@@ -111,15 +111,15 @@ def ask(run: RunDirectory, config: Config) -> tuple[dict[tuple[str, str], Answer
             seed=config.seed,
         )
         if answers is None:
-            log_once(f"{where}, {prompt}: not all answers are there; the same command goes on")
+            log_once(f"{test_name}, {prompt}: not all answers are there; the same command goes on")
             continue
-        found[where, prompt] = answer_bias(answers)
-        log_once(f"{where}, {prompt}: done")
-    return found, config.llm.spent(ledger)
+        biases[test_name, prompt] = answer_bias(answers)
+        log_once(f"{test_name}, {prompt}: done")
+    return biases, config.llm.spent(ledger)
 
 
 def build(config: Config) -> Program:
-    """Nothing is trained: a language model is asked."""
+    """Returns the program, which asks a language model and trains nothing."""
     words = config.llm.name
     if config.dry_run:
         words = config.llm.expected(expected_usage(config))

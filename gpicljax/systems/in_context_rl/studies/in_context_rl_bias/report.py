@@ -12,7 +12,7 @@ from gpicljax.evaluation.tables import markdown_table
 from gpicljax.llm.outcomes import OUTCOME_LEGEND, OUTCOMES, silence_notes
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.in_context_rl.prompts.bias import AnswerBias
-from gpicljax.systems.in_context_rl.studies.in_context_rl.report import cell
+from gpicljax.systems.in_context_rl.studies.in_context_rl.report import format_interval
 
 LEGEND = (
     "Nothing is known yet, so that every answer is as good as any other. `echo`: how much more "
@@ -28,8 +28,8 @@ LEGEND = (
 def report(outcome: RunResult) -> Report:
     """Returns the table with what it has cost, and its numbers."""
     model, repeats = outcome.config.llm.name, outcome.config.repeats
-    found: Mapping[tuple[str, str], AnswerBias]
-    found, spent = outcome.host_measured
+    biases: Mapping[tuple[str, str], AnswerBias]
+    biases, spent = outcome.host_measured
     names = "tasks", "prompt", "echo", "label", "label, no example", "favourite", "first - last"
     lines = [
         f"# {model}: what first answers follow",
@@ -38,28 +38,30 @@ def report(outcome: RunResult) -> Report:
         "",
     ]
     rows = []
-    for (where, prompt), bias in found.items():
+    for (test_name, prompt), bias in biases.items():
         answered = bias.favourite is not None
         cells = [
-            where,
+            test_name,
             prompt,
-            cell(bias.echo),
+            format_interval(bias.echo),
             f"{bias.label:.2f} ({bias.label_chance:.2f})" if answered else "-",
             "-" if np.isnan(bias.label_plain) else f"{bias.label_plain:.2f}",
             f"{bias.favourite} ({100 * bias.favourite_share:.0f} %)" if answered else "-",
-            cell(bias.first),
+            format_interval(bias.first),
             *bias.tally.cells(),
         ]
         rows.append(cells)
-    notes = silence_notes({f"{where}, {prompt}": x.tally for (where, prompt), x in found.items()})
+    notes = silence_notes(
+        {f"{test_name}, {prompt}": x.tally for (test_name, prompt), x in biases.items()}
+    )
     text = "\n".join([*lines, markdown_table([*names, *OUTCOMES], rows), "", *notes, spent])
     results = {
-        f"{where}, {prompt}": {
+        f"{test_name}, {prompt}": {
             name: dataclasses.asdict(value) if isinstance(value, Interval) else value
             for name, value in bias._asdict().items()
             if name != "tally"
         }
         | {"replies": dict(bias.tally.counts)}
-        for (where, prompt), bias in found.items()
+        for (test_name, prompt), bias in biases.items()
     }
     return Report(text, {"model": model, "bias": results})

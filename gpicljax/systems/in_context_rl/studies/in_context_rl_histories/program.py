@@ -1,4 +1,4 @@
-"""How the study `in_context_rl_histories` is built and run."""
+"""Building and running the study `in_context_rl_histories`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpicljax.data.shards import ShardReader
 from gpicljax.runs.config import DataConfig
 from gpicljax.runtime import Program, check_config, run_experiment
 from gpicljax.runtime.collecting import report_collection
-from gpicljax.systems.in_context_rl.data.histories import WHAT, History, play_histories
+from gpicljax.systems.in_context_rl.data.histories import CONTENT, History, play_histories
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import learning_source
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Family, tasks
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Family, family_tasks
 from gpicljax.wrappers.trial import Trial
 
 
@@ -47,11 +47,11 @@ class Config(DataConfig):
 
     @property
     def shards(self) -> int:
-        """How many there are to be."""
+        """Returns the number of shards."""
         return -(-self.histories // self.histories_per_shard)
 
     def default_name(self) -> str:
-        """The preset and the family."""
+        """Returns the preset and the family."""
         return f"{self.preset}-{self.family}"
 
 
@@ -62,21 +62,21 @@ PRESETS = {
 
 
 def build(config: Config) -> tuple[Callable[[jax.Array], History], dict[str, Any]]:
-    """The program that makes a shard from its key, and what the folder says of itself."""
-    each = tasks(config.family, held_out=False)
-    env = Trial(each.env, config.actions)
-    env_params = env.make_params(**dict(each.params))
+    """Returns the program that makes a shard from its key, and the folder's description."""
+    task_set = family_tasks(config.family, held_out=False)
+    env = Trial(task_set.env, config.actions)
+    env_params = env.make_params(**dict(task_set.params))
     name, agent = learning_source(env)
 
     def make(key: jax.Array) -> History:
         return play_histories(key, env, env_params, agent, config.histories_per_shard)
 
     about = {
-        "what": WHAT,
+        "what": CONTENT,
         "family": config.family,
-        "environment": each.env_id,
-        "static": dict(each.static),
-        "params": dict(each.params),
+        "environment": task_set.env_id,
+        "static": dict(task_set.static),
+        "params": dict(task_set.params),
         "algorithm": name,
         "actions": config.actions,
         "seed": config.seed,
@@ -86,7 +86,7 @@ def build(config: Config) -> tuple[Callable[[jax.Array], History], dict[str, Any
 
 
 def program_of(config: Config) -> Program:
-    """The histories, shard by shard."""
+    """Returns the program that makes the histories, shard by shard."""
     make, about = build(config)
     return Program(
         title=f"{about['algorithm']} on {config.family}",

@@ -1,4 +1,4 @@
-"""How the study `in_context_rl_train` is built and run."""
+"""Building and running the study `in_context_rl_train`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gpicljax.runtime import (
 )
 from gpicljax.spaces import Discrete
 from gpicljax.systems.in_context_rl.data.histories import (
-    Stored,
+    HistoryParams,
     StoredHistories,
     load_histories,
 )
@@ -45,9 +45,9 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     Family,
     Tasks,
+    family_tasks,
     is_bandit,
     own_tests,
-    tasks,
     training_trials,
     trial_settings,
 )
@@ -152,34 +152,34 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses histories for a learner that imitates nothing of the kind."""
         super().validate()
-        told = self.histories is None or self.learner == "ad"
-        check_config(told, "histories", str(self.histories), "nothing, but with --learner ad")
+        fits = self.histories is None or self.learner == "ad"
+        check_config(fits, "histories", str(self.histories), "nothing, but with --learner ad")
 
     @property
     def sharpness(self) -> float:
-        """The temperature that is used."""
+        """Returns the temperature that is used."""
         if self.learner == "r2d2-events":
             return 0.0
         return TEMPERATURES[self.family] if self.temperature is None else self.temperature
 
     @property
     def architecture(self) -> str:
-        """How the learner is trained, and its memory, as in other systems' records."""
+        """Returns the training method and the memory, as in other systems' records."""
         return f"{METHODS[self.learner.partition('-')[0]]}, {MEMORIES[self.learner]}"
 
     @property
     def trials(self) -> int:
-        """Trials of an update."""
+        """Returns the number of trials of an update."""
         return self.r2d2.num_envs if self.learner == "r2d2-events" else self.num_envs
 
     @property
-    def padded(self) -> bool:
-        """Whether the agent lives in the space that all families fit into."""
+    def is_padded(self) -> bool:
+        """Returns whether the agent lives in the space that all families fit into."""
         return self.family == "mixture"
 
     @property
     def memory(self) -> RecurrentSettings | RecurrentQSettings:
-        """The network's settings."""
+        """Returns the network's settings."""
         kind: Any = MEMORIES[self.learner]
         if self.learner == "r2d2-events":
             return dataclasses.replace(self.q_network, memory=kind)
@@ -189,27 +189,27 @@ class Config(TrainingConfig):
         return dataclasses.replace(self.network, memory=kind, core=(64, 64), window=window)
 
     def default_name(self) -> str:
-        """The preset, the family and the learner."""
+        """Returns the preset, the family and the learner."""
         return f"{self.preset}-{self.family}-{self.learner}"
 
 
-def updates(count: int) -> int:
-    """Observations of so many updates of the default size."""
+def observations_of(count: int) -> int:
+    """Returns the observations of so many updates of the default size."""
     return count * 201 * 256
 
 
-QUICK = Config(seeds=1, observations=updates(30), log_lines=6)
+QUICK = Config(seeds=1, observations=observations_of(30), log_lines=6)
 PRESETS = {
     "quick": QUICK,
-    "full": dataclasses.replace(QUICK, seeds=3, observations=updates(80), log_lines=16),
+    "full": dataclasses.replace(QUICK, seeds=3, observations=observations_of(80), log_lines=16),
 }
 
 
 # Teachers ----------------------------------------------------------------------------------------
 
 
-def _source(config: Any, env: Environment) -> Agent:
-    """Whose learning is imitated as it learns."""
+def _source_agent(config: Any, env: Environment) -> Agent:
+    """Returns the agent whose learning is imitated."""
     del config
     assert isinstance(env, Trial)
     return learning_source(env)[1]
@@ -220,36 +220,36 @@ agents.register_algorithm(
         "told-what-is-best", lambda _, env: optimal_agent(), privileged=True
     )
 )
-agents.register_algorithm(agents.algorithm_from_agent("source", _source))
+agents.register_algorithm(agents.algorithm_from_agent("source", _source_agent))
 
 
 # The program -------------------------------------------------------------------------------------
 
 
 def _sizes(config: Config) -> tuple[str, Any, Any]:
-    """The algorithm's name in the catalogue, its sizes and its hyper-parameters."""
+    """Returns the algorithm's name in the catalogue, its sizes and its hyper-parameters."""
     unroll, minibatches = config.actions + 1, config.minibatches
-    both: dict[str, Any] = {"whole_trials": True, "temperature": config.sharpness}
+    shared_options: dict[str, Any] = {"whole_trials": True, "temperature": config.sharpness}
     if config.learner.startswith("rl2"):
         return (
             "recurrent-ppo",
             ppo.PPOConfig(
-                unroll, epochs=2, minibatches=minibatches, normalise_rewards=True, **both
+                unroll, epochs=2, minibatches=minibatches, normalise_rewards=True, **shared_options
             ),
             config.ppo,
         )
     if config.learner == "r2d2-events":
         return "r2d2", dataclasses.replace(config.r2d2, unroll=unroll), config.r2d2_hparams
-    taught = config.learner == "ad"
+    is_distillation = config.learner == "ad"
     # The learning histories of what learns within a trial, imitated while it acts.
-    share = {"teacher_share": 1.0} if taught else {}
-    teacher = "source" if taught and config.histories is None else "told-what-is-best"
-    sizes = TeacherCloningConfig(unroll, minibatches, teacher=teacher, **both)
+    share = {"teacher_share": 1.0} if is_distillation else {}
+    teacher = "source" if is_distillation and config.histories is None else "told-what-is-best"
+    sizes = TeacherCloningConfig(unroll, minibatches, teacher=teacher, **shared_options)
     return "cloning", sizes, dataclasses.replace(config.cloning, **share)
 
 
-def stored_histories(config: Config, trials: Environment) -> tuple[StoredHistories, Stored]:
-    """An environment that goes through the folder's histories, and its params."""
+def stored_histories(config: Config, trials: Environment) -> tuple[StoredHistories, HistoryParams]:
+    """Returns an environment of the folder's histories, and its params."""
     assert config.histories is not None and isinstance(trials, Trial)
     params, about = load_histories(config.histories)
     same = about.get("family") == config.family
@@ -263,9 +263,9 @@ def stored_histories(config: Config, trials: Environment) -> tuple[StoredHistori
 
 
 def build(config: Config) -> Program:
-    """Wires tasks, network and trainer together."""
-    alone = not (config.learner == "ad" and config.padded)
-    check_config(alone, "learner", config.learner, "another one, on a mixture")
+    """Returns the program: tasks, network and trainer."""
+    fits = not (config.learner == "ad" and config.is_padded)
+    check_config(fits, "learner", config.learner, "another one, on a mixture")
     env, env_params = training_trials(config.family, config.actions)
     if config.learner == "r2d2-events":
         looks_ahead = config.r2d2.bootstrap or is_bandit(env)
@@ -291,8 +291,8 @@ def build(config: Config) -> Program:
         function = agent_tester(agent, env, config.replicas, config.seed)
         return lambda key, params, cell, *given: function(params, *given)
 
-    def measure(each: Tasks, condition: int) -> Measure:
-        env, env_params = each.trials(config.actions, config.padded)
+    def measure(task_set: Tasks, condition: int) -> Measure:
+        env, env_params = task_set.trials(config.actions, config.is_padded)
         return Measure(test(env), (env_params, condition))
 
     return Program(
@@ -303,15 +303,15 @@ def build(config: Config) -> Program:
         observations=trainer.observations,
         measures={
             name: {
-                condition: measure(each, number)
+                condition: measure(task_set, number)
                 for condition, number in CONDITIONS.items()
                 if name == config.family or not condition
             }
-            for name, each in tests.items()
+            for name, task_set in tests.items()
         },
         host_measures=lambda run: {
-            name: play_rules(each, config.actions, config.replicas, config.seed)
-            for name, each in tests.items()
+            name: play_rules(task_set, config.actions, config.replicas, config.seed)
+            for name, task_set in tests.items()
         },
         probe=Probe(
             Measure(on_training_tasks), lambda rewards: {"return": rewards.sum(-1).mean(-1)}
@@ -326,14 +326,14 @@ def _save(
 ) -> None:
     """Writes an agent; that of all families, as one of lakes in the padded space."""
     del cell
-    each = tasks("lakes" if config.padded else config.family, held_out=True)
-    settings = trial_settings(config.actions, config.padded)
+    task_set = family_tasks("lakes" if config.is_padded else config.family, held_out=True)
+    settings = trial_settings(config.actions, config.is_padded)
     save_agent(
         folder,
         algorithm=algorithm,
-        env_id=each.env_id,
-        env_options=dict(each.static),
-        env_params=each.env.make_params(**dict(each.params)),
+        env_id=task_set.env_id,
+        env_options=dict(task_set.static),
+        env_params=task_set.env.make_params(**dict(task_set.params)),
         num_envs=config.trials,
         config=sizes,
         network=config.memory,

@@ -11,7 +11,7 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
     agent_results,
-    draw,
+    draw_curves,
     icl_records,
     results_markdown,
     split_seeds,
@@ -23,23 +23,23 @@ def report(outcome: RunResult) -> Report:
     """Draws the figures and returns the summary."""
     config = outcome.config
     tests: dict[str, Contenders] = {}
-    for where, rules in outcome.host_measured.items():
+    for test_name, rules in outcome.host_measured.items():
         agents = [
             learner_contender(config.learner, condition, split_seeds(measured))
-            for condition, measured in outcome.measured[where].items()
+            for condition, measured in outcome.measured[test_name].items()
         ]
-        tests[where] = {**rules, **{agent.full_name: agent for agent in agents}}
+        tests[test_name] = {**rules, **{agent.full_name: agent for agent in agents}}
     results = agent_results(tests)
     # Rules are in the table; the curves are of the agent, whole and without something.
     drawn = {
-        where: {
+        test_name: {
             name: agent
             for name, agent in agents.items()
             if agent.name in ("random", "oracle", config.learner)
         }
-        for where, agents in tests.items()
+        for test_name, agents in tests.items()
     }
-    profiles = draw(outcome.run.figures, drawn, dict.fromkeys(tests, config.learner))
+    profiles = draw_curves(outcome.run.figures, drawn, dict.fromkeys(tests, config.learner))
     text = [
         f"# In-context RL: {config.learner} on {config.family}, preset {config.preset}",
         "",
@@ -50,7 +50,7 @@ def report(outcome: RunResult) -> Report:
         "",
         "Reward by actions taken before, of the first seed:",
         "",
-        *(f"- {where}: {profile}" for where, profile in profiles.items()),
+        *(f"- {test_name}: {profile}" for test_name, profile in profiles.items()),
         "",
         f"{outcome.observations:,} observations per seed at "
         f"{throughput(outcome.history):,.0f}/s over all seeds; {outcome.parameters:,} parameters.",

@@ -85,9 +85,7 @@ def _draw_objects(u: jax.Array) -> jax.Array:
 
 
 def _events(seed: Seed, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns objects, `int32[N, 3]`, and their places, `int32[N]`, in a world that lasts, by
-    event.
-    """
+    """Returns objects, `int32[N, 3]`, and places, `int32[N]`, of a lasting world's events."""
     places = below(word(seed, _EVENT_DRAWS + 2 * numbers), len(PLACES))
     places = jnp.where(numbers < len(PLACES), numbers, places)
     return _draw_objects(word(seed, _EVENT_DRAWS + 2 * numbers + 1)), places

@@ -52,9 +52,7 @@ def below(bits: jax.Array, size: Any) -> jax.Array:
 
 
 def inverse(size: jax.Array) -> jax.Array:
-    """Returns the factor of `below_by_inverse`, `uint32[...]`; `size` is `int32[...]` and
-    positive.
-    """
+    """Returns the factor of `below_by_inverse`, `uint32[...]`; `size` is `int32[...]`, positive."""
     return np.uint32(2**32 - 1) // size.astype(jnp.uint32)
 
 

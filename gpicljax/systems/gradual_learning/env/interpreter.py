@@ -383,9 +383,7 @@ def process_reply(
 def say_byte(
     pool: jax.Array, question: Question, progress: Progress
 ) -> tuple[jax.Array, Question, Progress]:
-    """Returns the next byte of the text, `int32[]`, or a space if there is none, and what
-    remains.
-    """
+    """Returns the next byte of the text, `int32[]`, or a space if there is none, and the rest."""
     has_text = question.cursor < question.end
     byte = byte_at(pool, *question.text, question.cursor)
     question = dataclasses.replace(question, marks=question.marks + has_text)

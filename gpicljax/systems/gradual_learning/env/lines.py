@@ -24,9 +24,7 @@ def texts() -> list[str]:
 
 @functools.cache
 def _columns() -> tuple[np.ndarray, np.ndarray]:
-    """A row for each task set: where its lines begin, how many they are, and whether they are
-    hidden; and a row for each line: the tokens of question and answer.
-    """
+    """Returns rows of task sets (first line, count, whether hidden) and lines (two tokens)."""
     counts = np.array([len(task.lines or ()) for task in tasks.TASK_SETS], np.int32)
     hidden = [task.hidden for task in tasks.TASK_SETS]
     rows = np.stack([np.cumsum(counts) - counts, np.maximum(counts, 1), hidden], -1)

@@ -189,9 +189,7 @@ def _numbers(
     shuffled: jax.Array,
     corrected: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns the digits of question and answer, `int32[2]` each: their count and two numbers of
-    five.
-    """
+    """Returns the digits of question and answer: their count and two numbers of five."""
     least, most = lengths.reshape(2, 2).T
     first = _DIGIT_DRAWS + np.array([[0, 1, 2], [4, 5, 6]])
     step = np.full((2, 3), 8)

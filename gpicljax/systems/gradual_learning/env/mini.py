@@ -99,9 +99,7 @@ def belongs(description: Description, string: jax.Array, size: jax.Array) -> jax
 
 
 def _any(marks: jax.Array) -> jax.Array:
-    """Returns `any` along the last axis, of `LONGEST`: in halves, as XLA makes two loops beyond
-    32.
-    """
+    """Returns `any` along the last axis: in halves, as XLA makes two loops beyond 32."""
     return marks.reshape(*marks.shape[:-1], 2, -1).any((-2, -1))
 
 
@@ -116,9 +114,7 @@ def _starts(grams: jax.Array, sizes: jax.Array, string: jax.Array) -> jax.Array:
 
 
 def _nth(mask: jax.Array, number: jax.Array) -> jax.Array:
-    """Returns the place of entry `number` (from 0) among those marked in `mask: bool[N]`; 0 for
-    none.
-    """
+    """Returns the place of entry `number` (from 0) among those marked in `mask: bool[N]`, or 0."""
     rank = running_sum(mask) - 1
     chosen = mask & (rank == number[..., None])
     return jnp.where(chosen, np.arange(mask.shape[-1], dtype=np.int32), 0).max(-1)
@@ -238,9 +234,7 @@ def _forbidden_runs(
 def _draw_member(
     seed: Seed, description: Description, length: jax.Array, corrected: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns a string that belongs: n-grams, with other letters between them where anything
-    goes.
-    """
+    """Returns a string that belongs: n-grams, with other letters between them where allowed."""
     sizes, anything = description.sizes, description.anything
     is_required = (sizes > 0) & ~description.forbidden
     count = is_required.sum(dtype=jnp.int32)

@@ -36,9 +36,7 @@ _LENGTH_BITS = 8
 
 @functools.cache
 def words() -> tuple[str, ...]:
-    """Returns the vocabulary: common English words of a-z, of at most 15 letters, frequent ones
-    first.
-    """
+    """Returns the vocabulary: common English words of at most 15 letters, frequent ones first."""
     text = (
         resources.files("gpicljax.systems.gradual_learning.env").joinpath("words.txt").read_text()
     )
@@ -126,9 +124,7 @@ class Pool:
         return number
 
     def trigram(self, number: jax.Array, size: jax.Array) -> jax.Array:
-        """Returns tokens of the first `size` of three capitals, from `number = 676 a + 26 b +
-        c`.
-        """
+        """Returns tokens of the first `size` of three capitals; `number = 676 a + 26 b + c`."""
         return jnp.where(size > 0, (self.capitals + 3 * number << _LENGTH_BITS) + size, 0)
 
     def three_digits(self, number: jax.Array, size: jax.Array) -> jax.Array:

@@ -151,9 +151,7 @@ def _feedback_tokens() -> np.ndarray:
 
 
 def before_feedback(style: jax.Array, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the token of feedback before an answer, and whether the answer is repeated,
-    `bool[]`.
-    """
+    """Returns the token of feedback before an answer, and whether the answer is repeated."""
     index = jnp.clip(style - tasks.GOOD_JOB, 0, len(FEEDBACK) - 1)
     repeats_answer = jnp.asarray(np.array([FEEDBACK[s][2] for s in sorted(FEEDBACK)]))[index]
     return jnp.asarray(_feedback_tokens())[

@@ -157,8 +157,7 @@ def episodes_from_arrays(
     achieved_goals: Sequence[Any] | None = None,
     desired_goals: Sequence[Any] | None = None,
 ) -> Episodes:
-    """Returns episodes of a user's own arrays, such as rollouts of Gymnasium: one array per
-    episode.
+    """Returns episodes of a user's own arrays, such as rollouts of Gymnasium, one per episode.
 
     An axis of length 1 after that of time (a vector environment of one) is left out. States and
     goals may have one entry more than there are actions, for what was seen last; it is not kept.

@@ -71,8 +71,7 @@ def recorder(
     env_params: ArrayTree = None,
     jit: Callable[..., Any] = jax.jit,
 ) -> Callable[[jax.Array, Any, str, str], Episodes]:
-    """Returns `record_episodes` for many agents that differ in their parameters: it is compiled
-    once.
+    """Returns `record_episodes` for agents that differ in their parameters: it compiles once.
 
     Args:
       env: see `record_episodes`, as for all else.

@@ -107,8 +107,7 @@ def errors_figure(reviews: Sequence[Review], *, title: str | None = None) -> Fig
 
 
 def agreement_figure(reviews: Sequence[Review], *, title: str | None = None) -> Figure:
-    """Draws Table 2 as bars, with the agreement of reviewers with the agent's actions and each
-    other.
+    """Draws Table 2 as bars, with reviewers' agreement with the agent's actions and each other.
 
     Args:
       reviews: of one or more models and reviewers.

@@ -137,8 +137,7 @@ def _all_parsed(values: np.ndarray) -> Answers:
 
 
 def majority(queries: Queries) -> Answers:
-    """Answers with the most frequent answer in the history, for each element; the latest of
-    several.
+    """Answers with the most frequent answer in the history, by element; the latest of several.
 
     Where numbers are asked for, the middle of the most frequent part of the range.
     """

@@ -89,9 +89,7 @@ def _angles(state: np.ndarray) -> np.ndarray:
 
 
 def _two_angles(state: np.ndarray) -> np.ndarray:
-    """Returns the cart, two angles from their sines (1, 2) and cosines (3, 4), and the
-    velocities.
-    """
+    """Returns the cart, two angles from sines (1, 2) and cosines (3, 4), and the velocities."""
     angles = np.arctan2(state[..., 1:3], state[..., 3:5])
     return np.concatenate([state[..., :1], angles, state[..., 5:8]], -1)
 

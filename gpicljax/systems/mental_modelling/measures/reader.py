@@ -151,8 +151,7 @@ def train_readers(
     decimals: int = 4,
     jit: Callable[..., Any] = jax.jit,
 ) -> list[TrainedReader]:
-    """Trains a reader for each key, one after another, which is quicker on a CPU; see
-    `train_reader`.
+    """Trains a reader for each key, one after another, which is quicker on a CPU.
 
     A study passes a `jit` that refuses what does not fit into memory.
     """
@@ -340,9 +339,7 @@ def _prepare_episodes(
 def _scale_inputs(
     task: _TaskScales, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Returns inputs of the network; states `[..., T, D]` and their differences in single
-    precision.
-    """
+    """Returns inputs of the network: states `[..., T, D]`, their differences and actions."""
     if task.num_states is not None:
         scaled_states = (states[..., None] == np.arange(task.num_states)).astype(float)
         fine = scaled_states
@@ -433,9 +430,7 @@ def _make_tokens(number: jax.Array, x: dict[str, jax.Array], is_asked: jax.Array
 
 
 def _is_asked(number: Any, count: int, last: Any) -> jax.Array:
-    """Returns whether a question is asked at each position; `last_state` at every second from
-    `last`.
-    """
+    """Returns where a question is asked: `last_state` at every second position from `last`."""
     return (number != _READER_QUESTIONS.index("last_state")) | ((jnp.arange(count) - last) % 2 == 0)
 
 
@@ -487,9 +482,7 @@ def _loss(name: str, task: _TaskScales, head: int) -> sequence.Loss:
 
 
 def _window_inputs(task: _TaskScales, queries: Queries, length: int) -> dict[str, np.ndarray]:
-    """Returns the arrays that tokens are made of; the query is at position H, zeros stand behind
-    it.
-    """
+    """Returns the arrays of tokens; the query is at position H, zeros stand behind it."""
     count, history = len(queries.truth), queries.history
     zero = np.zeros((count, 1, *queries.past_states.shape[2:]), queries.past_states.dtype)
     state_part = zero if queries.state is None else queries.state[:, None]

@@ -281,9 +281,7 @@ class Comparison:
 
     @property
     def sign(self) -> int:
-        """Returns 1 if ahead, -1 if behind, 0 if an interval, over episodes or readers, includes
-        0.
-        """
+        """Returns 1 if ahead, -1 if behind, 0 if an interval includes 0."""
         over = self.over_readers
         low, high = (over.low, over.high) if over else (self.lead_low, self.lead_high)
         ahead, behind = min(low, self.lead_low) > 0, max(high, self.lead_high) < 0
@@ -327,7 +325,7 @@ def best_rule(query_sets: Sequence[Queries]) -> str:
         if queries.history > 0:
             for name, answers in baseline_answers(queries).items():
                 scores.setdefault(name, []).append(score_answers(queries, answers).accuracy)
-    check(bool(scores), "asked", "no history", "queries with a history")
+    check(bool(scores), "query_sets", "no history", "queries with a history")
     return max(scores, key=lambda name: float(np.mean(scores[name])))
 
 

@@ -71,8 +71,7 @@ class NoDataError(PrerequisiteError, ValueError):
 
 @scorer(metrics={"*": by_group("asked")})
 def right_answers(queries: list[Queries], settings: QuestionSettings) -> Any:
-    """Returns the scorer: whether an answer is right and could be read, and whether copying is
-    right.
+    """Returns the scorer: whether an answer could be read, is right, and whether copying is.
 
     Args:
       queries: one for each sample, numbered by its metadata `number`.

@@ -238,9 +238,7 @@ def answer_in(
 
 
 def _entries(text: str) -> list[str] | None:
-    """Returns the entries of a reply's last answer in brackets, in small letters; None without
-    one.
-    """
+    """Returns the entries of a reply's last answer in brackets, in small letters, or None."""
     inside = marked(text, "lenient", WORD)
     if inside is None:
         return None

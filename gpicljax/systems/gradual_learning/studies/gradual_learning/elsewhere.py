@@ -74,9 +74,7 @@ def elsewhere_section(measured: list[dict[str, dict[str, Streams]]], config: Con
 def shares(
     measured: list[dict[str, dict[str, Streams]]], kind: str, agent: str, places: slice
 ) -> tuple[float, float, float]:
-    """Returns the shares of right answers, of solved instances and of cleared streams, over all
-    seeds.
-    """
+    """Returns the shares of right answers, solved instances and cleared streams, over all seeds."""
     streams_by_seed = [
         jax.tree.map(lambda x: np.asarray(x)[places], seed[kind][agent]) for seed in measured
     ]

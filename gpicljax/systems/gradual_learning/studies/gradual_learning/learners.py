@@ -61,9 +61,7 @@ def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
 def starting_point(
     config: Config, vec: gpicljax.VectorEnv, learner: Learner
 ) -> Callable[[Any], Any]:
-    """Returns a function that puts the network of `start_from`, if any, into a new training
-    state.
-    """
+    """Returns a function that puts the network of `start_from`, if any, into a training state."""
     if config.start_from is None:
         return lambda state: state
     loaded = load_agent(config.start_from, vec.env).params

@@ -147,9 +147,7 @@ def hints_text(gain: Transfer) -> str:
 def retentions_of_targets(
     streams: Streams, studies: list[Study], config: Config
 ) -> dict[str, Retention]:
-    """Returns the retention of the targets: once more, after what a run clears, in the same
-    streams.
-    """
+    """Returns the retention of the targets, from the steps once more after what a run clears."""
     steps, cleared, retentions = np.asarray(streams.steps), np.asarray(streams.cleared), {}
     reached = cleared[[i for i, study in enumerate(studies) if study.kind == "order"]]
     for place, task in enumerate(config.curriculum):
@@ -170,9 +168,7 @@ def format_steps(value: float) -> str:
 
 
 def steps_cell(agent: Efficiency, place: int) -> str:
-    """Formats median steps; in brackets, with the share of runs that cleared it, where not all
-    did.
-    """
+    """Formats median steps; in brackets, with the share of runs that cleared it, if not all did."""
     steps, cleared = format_steps(agent.steps[place]), agent.cleared[place]
     return steps if cleared == 1 or not steps else f"({steps}; {100 * cleared:.0f} %)"
 

@@ -66,9 +66,7 @@ def summarise_skills(lives: Sequence[Life]) -> SkillSummary:
 
 
 def transfers_of(lives: Lives, method: Method, targets: Sequence[str]) -> dict[str, Transfer]:
-    """Returns criterion B by target: agents that go on beside agents that begin anew, seed by
-    seed.
-    """
+    """Returns criterion B by target: lives that go on beside those that begin anew, by seed."""
     transfers = {}
     for name in targets:
         pairs = list(zip(lives["anew"], lives[method], strict=False))

@@ -44,9 +44,7 @@ class Lives(NamedTuple):
     budget: int
 
     def count_cleared(self, steps: int) -> np.ndarray:
-        """Returns the number of task sets that each stream has cleared after so many steps,
-        `int[N]`.
-        """
+        """Returns the number of task sets that each stream has cleared by then, `int[N]`."""
         return (self.finished <= steps).sum(1)
 
 

@@ -19,9 +19,7 @@ NULL: Method = "suffix-predictor"
 
 
 def _format_median(steps: np.ndarray) -> str:
-    """Formats the median over streams with its interval; streams that are not done count as
-    longest.
-    """
+    """Formats the median with its interval; streams that are not done count as longest."""
     is_cleared = np.isfinite(steps)
     if is_cleared.mean() <= 0.5:
         return f"({is_cleared.sum()} of {len(is_cleared)})"

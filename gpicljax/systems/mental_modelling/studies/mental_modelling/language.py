@@ -24,8 +24,7 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PR
 
 
 def describe_language_model(config: Config, tasks: Iterable[str], cells: Iterable[Queries]) -> str:
-    """Returns the language model in words, in a dry run with its usage; else tries its server
-    first.
+    """Returns the language model in words, in a dry run with its usage; else tries its server.
 
     Args:
       config: the configuration; it names a model.
@@ -68,9 +67,7 @@ def expected_usage(config: Config, cells: Iterable[Queries]) -> Usage:
 
 
 def cell_name(queries: Queries) -> str:
-    """Returns the folder of the replies to queries of one task, question, form and size of
-    history.
-    """
+    """Returns the folder of the replies to one task, question, form and size of history."""
     return f"{queries.environment}-{queries.question}-{queries.form}-{queries.history}"
 
 

@@ -35,9 +35,7 @@ def tasks_of(config: Config) -> dict[str, list[Path]]:
 
 
 def episodes_of(folders: list[Path]) -> Episodes:
-    """Returns the episodes of a task's folders; ends the process with a message about a damaged
-    one.
-    """
+    """Returns the episodes of a task's folders; ends the process if one is damaged."""
     try:
         return join_episodes(*(load_episodes(folder) for folder in folders))
     except (SavedError, ValueError) as error:
@@ -54,8 +52,7 @@ def cells_of(config: Config, tasks: Mapping[str, list[Path]]) -> Iterator[Querie
 
 
 def split_episodes(config: Config, episodes: Episodes) -> tuple[Episodes | None, Episodes]:
-    """Returns the episodes to learn from, if there are any, and those of agents that are asked
-    about.
+    """Returns the episodes to learn from, or None, and those of agents that are asked about.
 
     Agents are told apart by what their names end in; where no name does, a third is asked about.
     """

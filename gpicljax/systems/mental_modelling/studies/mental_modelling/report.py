@@ -67,9 +67,7 @@ def percent(value: float, low: float = math.nan, high: float = math.nan, sign: s
 def group_by_question(
     comparisons: Sequence[Comparison],
 ) -> dict[tuple[str, str], dict[str, Comparison]]:
-    """Returns comparisons with the null by task and question, and by answerer; no language
-    models.
-    """
+    """Returns comparisons of all but language models by task and question, and by answerer."""
     grouped: dict[tuple[str, str], dict[str, Comparison]] = {}
     for comparison in comparisons:
         if not comparison.prompt and comparison.null != "reader":
@@ -109,9 +107,7 @@ def _format_accuracy(comparison: Comparison | None, interval: bool = True) -> st
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> str:
-    """Returns a row for every task and question: null, rules, reader, its lead, and the paper's
-    model.
-    """
+    """Returns the null, rules, reader, its lead and the paper's model by task and question."""
     names = ["task", "question", "null", "copy last", "physics", "reader", "reader - null"]
     names += ["over readers", "paper's best model"]
     lines = []
@@ -200,8 +196,7 @@ def elements_table(rows: Sequence[QuestionResult]) -> list[str]:
 
 
 class LeadCount(NamedTuple):
-    """Counts of tasks and questions on which an answerer is ahead of the null, or behind; and of
-    all.
+    """Counts of questions on which an answerer leads the null or lags behind, and of all.
 
     What lies within an interval of a paired difference, over episodes or readers, is neither.
     """

@@ -31,10 +31,10 @@ class MixtureTask:
 
 
 _Params: TypeAlias = tuple[ArrayTree, ...]
-"""Those of each environment."""
+"""The params of each environment."""
 
 _States: TypeAlias = tuple[ArrayTree, ...]
-"""Those of each environment."""
+"""The states of each environment."""
 
 
 @dataclasses.dataclass(frozen=True)

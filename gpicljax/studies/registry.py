@@ -1,4 +1,4 @@
-"""Which studies there are. A study is imported when it runs, never before."""
+"""The studies by name. A study is imported when it runs, never before."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run_study(name: str, argv: Sequence[str] | None = None) -> Any:
 
 
 def study_summary(name: str) -> str:
-    """The first line of a study's documentation, read without importing the study.
+    """Returns the first line of a study's documentation, read without importing the study.
 
     Example:
       >>> study_summary("train_agent")

@@ -23,14 +23,14 @@ def configs():
                 yield kind()
 
 
-def reached(kind, found):
+def add_reachable(kind, reached):
     """Adds a dataclass and those that its annotations name."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind not in found:
-        found.add(kind)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind not in reached:
+        reached.add(kind)
         for inner in declared(kind).values():
-            reached(inner, found)
+            add_reachable(inner, reached)
     for inner in get_args(kind):
-        reached(inner, found)
+        add_reachable(inner, reached)
 
 
 def bare(kind):
@@ -46,12 +46,12 @@ def bare(kind):
 def test_every_number_of_every_config_has_a_range():
     kinds: set[type] = set()
     for config in configs():
-        reached(type(config), kinds)
+        add_reachable(type(config), kinds)
         for field in dataclasses.fields(config):
-            reached(type(getattr(config, field.name)), kinds)
+            add_reachable(type(getattr(config, field.name)), kinds)
     for algorithm in agents.CATALOGUE.values():
         for kind in (algorithm.config, algorithm.hparams, algorithm.network):
-            reached(kind, kinds)
+            add_reachable(kind, kinds)
     assert len(kinds) > 50
     fields = {f"{kind.__qualname__}.{n}": k for kind in kinds for n, k in declared(kind).items()}
     assert [name for name, kind in fields.items() if bare(kind)] == []
@@ -100,6 +100,6 @@ def test_infinity_is_a_number_only_where_it_means_no_limit():
 def test_what_would_fail_later_is_refused_first(study, arguments, words, capsys, tmp_path):
     with pytest.raises(SystemExit, match="2"):
         run_study(study, [*arguments.split(), f"--runs-dir={tmp_path}"])
-    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert words in said and "Traceback" not in said
+    output = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert words in output and "Traceback" not in output
     assert list(tmp_path.iterdir()) == []

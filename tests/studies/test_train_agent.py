@@ -39,7 +39,7 @@ NAME = "quick-q-learning-FrozenLake-v1"
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     results = train_agent.main([*TINY, f"--runs-dir={folder}"])
     return folder / "train_agent" / NAME, results
@@ -50,8 +50,8 @@ def records(run):
     return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in lines]
 
 
-def test_writes_everything(finished):
-    run, results = finished
+def test_writes_everything(finished_run):
+    run, results = finished_run
     summary = json.loads((run / "summary.json").read_text())["results"]
     returns = np.asarray(train_agent_report.episodes(results, "greedy").returns)
     assert returns.shape == (2, 20) and summary["return"]["seeds"] == returns.mean(1).tolist()
@@ -66,34 +66,34 @@ def test_writes_everything(finished):
     assert (run / "figures" / "episode.png").stat().st_size > 5_000
 
 
-def test_the_film_is_an_animated_gif_of_the_episode(finished):
-    run, _ = finished
+def test_the_film_is_an_animated_gif_of_the_episode(finished_run):
+    run, _ = finished_run
     with Image.open(run / "figures" / "episode.gif") as film:
         assert film.format == "GIF" and film.is_animated and film.size == (192, 192)
         assert 2 <= film.n_frames <= train_agent.Config.film_frames
 
 
-def test_the_page_tells_the_episode_step_by_step(finished):
-    run, results = finished
+def test_the_page_tells_the_episode_step_by_step(finished_run):
+    run, results = finished_run
     look = jax.tree.map(lambda x: x[0, 0], results.measured["trained"]["greedy"].look)
     length = int(results.measured["trained"]["greedy"].episodes.lengths[0, 0])
     text = (run / "figures" / "episode.html").read_text()
-    told = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
-    assert told["last"] == length and len(told["sheets"]) == 1
+    output = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert output["last"] == length and len(output["sheets"]) == 1
     names = ["left", "down", "right", "up"]
-    assert told["actions"] == [names[action] for action in look.actions[:length]]
-    assert sum(told["reward"]) == results.measured["trained"]["greedy"].episodes.returns[0, 0]
-    assert "row 0, column 0" in told["words"][0] and "row 3, column 3" in told["words"][-1]
+    assert output["actions"] == [names[action] for action in look.actions[:length]]
+    assert sum(output["reward"]) == results.measured["trained"]["greedy"].episodes.returns[0, 0]
+    assert "row 0, column 0" in output["words"][0] and "row 3, column 3" in output["words"][-1]
 
 
-def test_saved_agents_do_what_was_measured(finished):
-    run, results = finished
+def test_saved_agents_do_what_was_measured(finished_run):
+    run, results = finished_run
     config = parse({"quick": train_agent.starting_point(TINY)}, [*TINY, f"--runs-dir={run}"])
     root = named_key(config.seed, "evaluate")
     for seed in range(2):
         loaded = load_agent(run / "agents" / f"seed_{seed}")
         assert loaded.info["evaluation"]["episodes"] == 20
-        again = jax.jit(
+        repeated = jax.jit(
             lambda key, params, loaded=loaded: episode_returns(
                 key,
                 loaded.env,
@@ -106,16 +106,18 @@ def test_saved_agents_do_what_was_measured(finished):
         )
         # Five groups of four episodes.
         keys = [jax.random.fold_in(jax.random.fold_in(root, seed), i) for i in range(5)]
-        parts = [again(key, loaded.params) for key in keys]
-        again = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-        for mine, theirs in zip(again, results.measured["trained"]["greedy"].episodes, strict=True):
-            assert np.array_equal(mine, theirs[seed])
-        assert loaded.info["evaluation"]["mean_return"] == pytest.approx(again.returns.mean())
+        parts = [repeated(key, loaded.params) for key in keys]
+        repeated = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        for first, second in zip(
+            repeated, results.measured["trained"]["greedy"].episodes, strict=True
+        ):
+            assert np.array_equal(first, second[seed])
+        assert loaded.info["evaluation"]["mean_return"] == pytest.approx(repeated.returns.mean())
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
-    run, results = finished
+def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished_run, tmp_path):
+    run, results = finished_run
     copy = tmp_path / "train_agent" / NAME
     shutil.copytree(run, copy)
     # As if killed after the checkpoint of the second line.
@@ -123,18 +125,18 @@ def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished, tmp_pat
     for name in ("agents", "figures"):
         shutil.rmtree(copy / name)
     (copy / "summary.json").unlink()
-    again = train_agent.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
+    repeated = train_agent.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
     assert records(copy) == records(run)
-    for mine, theirs in zip(
-        jax.tree.leaves(again.params), jax.tree.leaves(results.params), strict=True
+    for first, second in zip(
+        jax.tree.leaves(repeated.params), jax.tree.leaves(results.params), strict=True
     ):
-        assert np.array_equal(mine, theirs)
-    mine, theirs = (
+        assert np.array_equal(first, second)
+    first, second = (
         json.loads((folder / "summary.json").read_text())["results"] for folder in (copy, run)
     )
-    for summary in (mine, theirs):
+    for summary in (first, second):
         summary.pop("observations_per_s")
-    assert mine == theirs
+    assert first == second
     assert (copy / "agents" / "seed_1" / "agent.json").exists()
 
 
@@ -147,8 +149,8 @@ def test_options_are_read_by_what_they_set():
     assert env.shape == (8, 8) and train_agent.make_params(config, env).horizon == 30
 
 
-def test_resuming_what_is_not_there_is_an_error(finished, capsys):
-    run, _ = finished
+def test_resuming_what_is_not_there_is_an_error(finished_run, capsys):
+    run, _ = finished_run
     with pytest.raises(SystemExit) as stop:
         train_agent.main([*TINY, f"--runs-dir={run.parents[1]}", "--resume", "--name=nothere"])
     assert stop.value.code == 1
@@ -158,17 +160,17 @@ def test_resuming_what_is_not_there_is_an_error(finished, capsys):
 
 def test_rounding_is_announced(capsys):
     train_agent.main([*TINY, "--observations=10", "--log-lines=1", "--dry-run"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "256 per seed (for 10: rounded up to whole log lines of 256)" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "256 per seed (for 10: rounded up to whole log lines of 256)" in output
 
 
 def test_a_policy_without_memory_is_told_once_where_tasks_vary(capsys):
     episodes = EpisodeReturns(*np.ones((4, 2, 3)))
-    for forgets, varied, told in (True, True, 1), (True, False, 0), (False, True, 0):
+    for forgets, varied, output in (True, True, 1), (True, False, 0), (False, True, 0):
         metrics = probe_metrics("ppo", forgets)
         for _ in range(2):
             metrics(Evaluation(episodes, None, np.array([[False], [varied]]), None))
-        assert capsys.readouterr().out.count("ppo has no memory") == told
+        assert capsys.readouterr().out.count("ppo has no memory") == output
 
 
 def test_building_draws_no_task(monkeypatch):
@@ -177,30 +179,33 @@ def test_building_draws_no_task(monkeypatch):
     train_agent.build(config)
 
 
-def test_a_sweep_trains_its_cells_side_by_side_and_tasks_may_change(finished, tmp_path):
-    _, alone = finished
-    rates = f"{alone.config.hparams.learning_rate},0.0"
+def test_a_sweep_trains_its_cells_side_by_side_and_tasks_may_change(finished_run, tmp_path):
+    _, single_outcome = finished_run
+    rates = f"{single_outcome.config.hparams.learning_rate},0.0"
     more = [f"--sweep=learning_rate={rates}", "--evaluation-params=permute_actions=True"]
-    both = train_agent.main([*TINY, *more, f"--runs-dir={tmp_path}"])
+    joint_outcome = train_agent.main([*TINY, *more, f"--runs-dir={tmp_path}"])
     # The first cell is the run without a sweep; without a rate nothing is learnt.
     episodes = train_agent_report.episodes
-    mine, theirs = episodes(both, "greedy", 0), episodes(alone, "greedy")
-    assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
-    idle = episodes(both, "greedy", 1).returns
-    assert mine.returns.mean() > idle.mean() + 0.5
-    assert episodes(both, "greedy", 0, "elsewhere").returns.mean() < mine.returns.mean() - 0.2
+    first, second = episodes(joint_outcome, "greedy", 0), episodes(single_outcome, "greedy")
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    idle = episodes(joint_outcome, "greedy", 1).returns
+    assert first.returns.mean() > idle.mean() + 0.5
+    assert (
+        episodes(joint_outcome, "greedy", 0, "elsewhere").returns.mean()
+        < first.returns.mean() - 0.2
+    )
     run = tmp_path / "train_agent" / NAME
     text = (run / "summary.md").read_text()
     assert "**learning_rate=0.0**, greedy, on permute_actions=True" in text
     numbers = json.loads((run / "summary.json").read_text())["results"]
-    assert list(numbers["cells"]) == list(both.program.cells)
+    assert list(numbers["cells"]) == list(joint_outcome.program.cells)
     assert numbers["elsewhere"]["random"]["seeds"]
     loaded = load_agent(run / "agents" / "learning_rate_0_0" / "seed_1")
     assert loaded.info["evaluation"]["mean_return"] == idle[1].mean()
 
 
-def test_existing_runs_are_refused(finished, capsys):
-    run, _ = finished
+def test_existing_runs_are_refused(finished_run, capsys):
+    run, _ = finished_run
     with pytest.raises(SystemExit) as stop:  # values come first
         train_agent.main([*TINY, "--hparams.discount=2", f"--runs-dir={run.parents[1]}"])
     assert stop.value.code == 2 and "--hparams.discount: got 2" in capsys.readouterr().err
@@ -255,12 +260,12 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
     page = (run / "figures" / "episode.html").read_text()
     assert "40 of 40 pulls made; arms pay with chance" in page and '"sheets":[]' in page
     # Both episodes of the first trial, in a row.
-    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
-    assert told["last"] == len(told["arms"]["pulled"]) == 80 and "0 of 40" in told["words"][0]
+    output = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert output["last"] == len(output["arms"]["pulled"]) == 80 and "0 of 40" in output["words"][0]
     returns = results.measured["trained"]["greedy"].episodes.returns[0, :2]
-    assert [sum(told["arms"]["paid"][:40]), sum(told["arms"]["paid"][40:])] == returns.tolist()
-    chances = re.findall(r"[\d.]+", told["words"][0].split("chance")[1])
-    assert [f"{mean:.2f}" for mean in told["arms"]["means"]] == chances
+    assert [sum(output["arms"]["paid"][:40]), sum(output["arms"]["paid"][40:])] == returns.tolist()
+    chances = re.findall(r"[\d.]+", output["words"][0].split("chance")[1])
+    assert [f"{mean:.2f}" for mean in output["arms"]["means"]] == chances
     assert load_agent(run / "agents" / "seed_0").info["algorithm"] == "ucb1"
 
 
@@ -321,8 +326,8 @@ def test_bad_arguments_are_refused_before_anything_happens(arguments, words, cap
     with pytest.raises(SystemExit) as stop:
         train_agent.main([f"--runs-dir={tmp_path}", *arguments])
     assert stop.value.code == 2
-    told = capsys.readouterr().err
-    assert all(word in told for word in words), told
+    output = capsys.readouterr().err
+    assert all(word in output for word in words), output
     assert not list(tmp_path.iterdir())
 
 
@@ -338,15 +343,15 @@ def test_help_is_that_of_the_algorithm(arguments, words, capsys):
     with pytest.raises(SystemExit) as stop:
         train_agent.main([*arguments, "--help"])
     assert stop.value.code == 0
-    told = capsys.readouterr().out
-    assert all(word in told for word in words)
-    assert told.count("\n") < 60
+    output = capsys.readouterr().out
+    assert all(word in output for word in words)
+    assert output.count("\n") < 60
 
 
 def test_a_dry_run_leaves_no_trace(capsys, tmp_path):
     train_agent.main([*TINY, "--dry-run", f"--runs-dir={tmp_path}"])
-    told = capsys.readouterr().out
-    assert "parameters per agent: 64" in told and "projected training" in told
+    output = capsys.readouterr().out
+    assert "parameters per agent: 64" in output and "projected training" in output
     assert not list(tmp_path.iterdir())
 
 
@@ -355,14 +360,14 @@ def test_tuned_settings_are_consistent(env_id, algo):
     arguments = ["--env", env_id, "--algo", algo]
     config = parse({"quick": train_agent.starting_point(arguments)}, arguments)
     program = train_agent.build(config)
-    each, chunks = config.chunks(program.observations)
+    chunk, chunks = config.chunks(program.observations)
     assert chunks >= 2 and (
         env_id in GOALS
         or env_id.startswith(("Bandit", "Fetch", "Bernoulli", "Contextual", "Gaussian"))
     )
     assert train_agent_report.goal(config) == GOALS.get(env_id)
     # Nothing is lost to rounding up.
-    assert each * chunks * program.observations < 1.1 * config.observations
+    assert chunk * chunks * program.observations < 1.1 * config.observations
 
 
 @pytest.mark.parametrize("env_id", gpicljax.registered())

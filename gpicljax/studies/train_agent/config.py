@@ -256,8 +256,7 @@ OWN_STUDY = {
 
 
 def settings(env_id: str, algo: str) -> dict[str, Any]:
-    """What a run starts from: what is tuned for the pair, or what suits the algorithm and the
-    observations in general."""
+    """Returns a run's initial settings: those tuned for the pair, or general ones."""
     if (env_id, algo) in SETTINGS:
         return SETTINGS[env_id, algo]
     if not sees_pictures(env_id):
@@ -266,7 +265,7 @@ def settings(env_id: str, algo: str) -> dict[str, Any]:
 
 
 def sees_pictures(env_id: str) -> bool:
-    """Whether the observations of a registered environment have a picture in them."""
+    """Returns whether the observations of a registered environment have a picture in them."""
     if env_id not in gpicljax.registered():
         return False
     space = gpicljax.make(env_id).observation_space()
@@ -275,7 +274,7 @@ def sees_pictures(env_id: str) -> bool:
 
 
 def bandit_rules(env: gpicljax.Environment, env_id: str) -> dict[str, gpicljax.Agent]:
-    """What agents for bandits are compared with, by the algorithms' names."""
+    """Returns the rules that agents for bandits are compared with, by the algorithms' names."""
     payments = "gaussian" if env_id in NORMAL_PAYMENTS else "bernoulli"
     configs = {"thompson": agents.ThompsonConfig(payments), "ucb1": agents.UCB1Config()}
     vec = gpicljax.VectorEnv(env, 1, resets="fresh")
@@ -286,5 +285,5 @@ def bandit_rules(env: gpicljax.Environment, env_id: str) -> dict[str, gpicljax.A
 
 
 def default_algorithm(env_id: str) -> str:
-    """The algorithm of an environment's first entry; PPO where there is none."""
+    """Returns the algorithm of an environment's first entry; PPO where there is none."""
     return next((algo for env, algo in SETTINGS if env == env_id), "ppo")

@@ -1,4 +1,4 @@
-"""What `train_agent.py` measures: whole episodes on fresh tasks, and one of them to look at."""
+"""Measures of `train_agent.py`: whole episodes on fresh tasks, and one of them to show."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Evaluation(NamedTuple):
     """Trials that were played side by side.
 
     Attributes:
-      episodes: how they ended, trial by trial.
+      episodes: results of the episodes, trial by trial.
       look: the first of them, leaves `[1, ...]`; of a bandit all of the first trial's, as if they
         were one. None if it is not asked for.
       varied: `bool[1]`, whether the trials had different tasks.
@@ -49,11 +49,13 @@ class Evaluation(NamedTuple):
 
 
 def is_bandit(env: Environment) -> bool:
-    """Whether there is nothing but arms, and `info["regret"]` says what a pull has missed."""
+    """Returns whether there is nothing but arms, and `info["regret"]` has the regret of a pull."""
     arms, observations = env.action_space(), env.observation_space()
     if not isinstance(arms, spaces.Discrete) or env.num_agents is not None:
         return False
-    number = isinstance(observations, spaces.Box) and math.prod(observations.shape) == 1  # how late it is
+    number = (
+        isinstance(observations, spaces.Box) and math.prod(observations.shape) == 1
+    )  # how late it is
     if not number and observations != spaces.Discrete(1):
         return False
 
@@ -65,7 +67,7 @@ def is_bandit(env: Environment) -> bool:
 
 
 def arm_means(env: Environment, task: ArrayTree) -> np.ndarray | None:
-    """What each arm of a bandit pays on average, float `[A]`; None where it does not say so."""
+    """Returns the mean reward of each arm of a bandit, float `[A]`; None without known means."""
     if isinstance(env, Bandit):
         return np.asarray(env.means(task))
     if isinstance(env, BernoulliBandit) and isinstance(task, Task):
@@ -74,7 +76,7 @@ def arm_means(env: Environment, task: ArrayTree) -> np.ndarray | None:
 
 
 def select_agent(agents: Sequence[Agent], number: jax.Array) -> Agent:
-    """The agent of number `which: int32[]`; all compute an action, one is taken.
+    """Returns the agent of this number, `int32[]`; all compute an action, one is taken.
 
     The parameters are those of the first; the others are given none.
     """
@@ -107,7 +109,7 @@ def make_evaluator(
     look: bool,
     bandit: bool,
 ) -> Callable[..., Evaluation]:
-    """A measure of all agents, one compiled program for every distribution over tasks.
+    """Returns a measure of all agents, one compiled program for every distribution over tasks.
 
     Args:
       env: the environment.
@@ -149,7 +151,7 @@ def make_evaluator(
 
 
 def probe_metrics(algo: str, forgets: bool) -> Callable[[Evaluation], dict[str, Any]]:
-    """What the log says of some episodes; without a memory, once, that tasks vary where they do."""
+    """Returns the metrics of the log; without a memory, it notes once that tasks vary."""
     is_noted = not forgets
 
     def metrics(played: Evaluation) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How the study `train_agent` is built and run."""
+"""Building and running the study `train_agent`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gpicljax.studies.train_agent.config import (
     default_algorithm,
     settings,
 )
-from gpicljax.studies.train_agent.measures import make_evaluator, is_bandit, probe_metrics
+from gpicljax.studies.train_agent.measures import is_bandit, make_evaluator, probe_metrics
 from gpicljax.studies.train_agent.options import (
     cells,
     env_options,
@@ -92,7 +92,7 @@ class Config(TrainingConfig):
     film_frames: Natural = 150
 
     def default_name(self) -> str:
-        """The preset, the algorithm and the environment."""
+        """Returns the preset, the algorithm and the environment."""
         return f"{self.preset}-{self.algo}-{self.env}".replace(":", "-")
 
     def validate(self) -> None:
@@ -115,7 +115,7 @@ class Config(TrainingConfig):
 
 
 def config_type(algorithm: agents.Algorithm) -> type[Config]:
-    """`Config` with the fields of one algorithm, for the command line."""
+    """Returns `Config` with the fields of one algorithm, for the command line."""
     kinds = {"network": algorithm.network, "agent": algorithm.config, "hparams": algorithm.hparams}
     summary, _, rest = str(Config.__doc__).partition("\n\n")
     summary = f"{summary}\n\nAlgorithms: {', '.join(agents.CATALOGUE)}."
@@ -129,7 +129,7 @@ def config_type(algorithm: agents.Algorithm) -> type[Config]:
 
 
 def starting_point(argv: Sequence[str]) -> Config:
-    """The tuned settings, or general defaults, of what `--env` and `--algo` name."""
+    """Returns the tuned settings, or general defaults, of the values of `--env` and `--algo`."""
     finder = ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--env", default=Config.env)
     finder.add_argument("--algo")
@@ -152,7 +152,7 @@ def starting_point(argv: Sequence[str]) -> Config:
 
 
 def build(config: Config) -> Program:
-    """Wires environment and trainer together."""
+    """Returns the program: environment and trainer."""
     algorithm, env = agents.get_algorithm(config.algo), make_env(config)
     env_params = make_params(config, env)
     episodes = config.episodes_per_trial
@@ -205,12 +205,12 @@ def build(config: Config) -> Program:
         between=renew,
         cells=cells(config),
         measures={
-            where: {
+            distribution: {
                 name: Measure(function, (number, params), repeats)
                 for group, function in groups_of_players
                 for number, name in enumerate(group)
             }
-            for where, params in distributions.items()
+            for distribution, params in distributions.items()
         },
         probe=Probe(
             Measure(groups_of_players[0][1], (0, env_params)), probe_metrics(config.algo, forgets)

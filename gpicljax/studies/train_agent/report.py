@@ -34,9 +34,9 @@ class Player(NamedTuple):
     """An agent that was evaluated.
 
     Attributes:
-      name: in tables and figures.
+      name: name in tables and figures.
       played: its episodes, leaves `[seeds, N]`; returns are NaN where a seed has broken.
-      regrets: of bandits, float `[seeds, N / E, E, T]`, of every pull; else None.
+      regrets: float `[seeds, N / E, E, T]`, regret of every pull of bandits; else None.
     """
 
     name: str
@@ -45,64 +45,64 @@ class Player(NamedTuple):
 
 
 def episodes(
-    outcome: RunResult, player: str, cell: int = 0, where: str = TRAINED
+    outcome: RunResult, player: str, cell: int = 0, distribution: str = TRAINED
 ) -> EpisodeReturns:
-    """The episodes of `"greedy"` agents, or of `"random"` actions on the same tasks.
+    """Returns the episodes of `"greedy"` agents, or of `"random"` actions on the same tasks.
 
     Leaves are `[seeds, N]`, those of one cell; returns are NaN where a seed has broken.
     """
     count = outcome.config.evaluation_episodes
-    played = jax.tree.map(lambda x: x[:, :count], outcome.measured[where][player].episodes)
+    played = jax.tree.map(lambda x: x[:, :count], outcome.measured[distribution][player].episodes)
     if player == "greedy":
         played = played._replace(returns=outcome.seeds(played.returns))
-    return jax.tree.map(lambda x: x[_lanes(outcome, cell)], played)
+    return jax.tree.map(lambda x: x[_cell_slice(outcome, cell)], played)
 
 
-def _lanes(outcome: RunResult, cell: int) -> slice:
+def _cell_slice(outcome: RunResult, cell: int) -> slice:
     return slice(cell * outcome.config.seeds, (cell + 1) * outcome.config.seeds)
 
 
-def players(outcome: RunResult, where: str = TRAINED) -> list[Player]:
-    """The agents, cell by cell, then all that they are compared with.
+def players(outcome: RunResult, distribution: str = TRAINED) -> list[Player]:
+    """Returns the agents, cell by cell, then all that they are compared with.
 
     Args:
       outcome: of the run.
-      where: which tasks: `TRAINED` or `ELSEWHERE`.
+      distribution: `TRAINED` or `ELSEWHERE`.
     """
     config = outcome.config
 
     def player(name: str, measure: str, cell: int = 0) -> Player:
-        played = episodes(outcome, measure, cell, where)
-        regrets = outcome.measured[where][measure].regrets
+        played = episodes(outcome, measure, cell, distribution)
+        regrets = outcome.measured[distribution][measure].regrets
         if regrets is not None:
             trials = config.evaluation_episodes // config.episodes_per_trial
-            regrets = np.asarray(regrets, np.float64)[_lanes(outcome, cell), :trials]
+            regrets = np.asarray(regrets, np.float64)[_cell_slice(outcome, cell), :trials]
         return Player(name, played, regrets)
 
     cells = list(outcome.program.cells)
-    found = [player(name or config.algo, "greedy", i) for i, name in enumerate(cells)]
-    nulls = [null for null in NULLS if null in outcome.measured[where]]
-    return found + [player(NULLS[null], null) for null in nulls]
+    agents = [player(name or config.algo, "greedy", i) for i, name in enumerate(cells)]
+    nulls = [null for null in NULLS if null in outcome.measured[distribution]]
+    return agents + [player(NULLS[null], null) for null in nulls]
 
 
 def distributions(outcome: RunResult) -> dict[str, str]:
-    """The distributions over tasks that agents were evaluated on, in words, by `where`."""
-    other = " ".join(outcome.config.evaluation_params)
-    return {TRAINED: ""} | ({ELSEWHERE: other} if other else {})
+    """Returns the distributions over tasks of the evaluations, in words."""
+    changed = " ".join(outcome.config.evaluation_params)
+    return {TRAINED: ""} | ({ELSEWHERE: changed} if changed else {})
 
 
 def seed_means(played: EpisodeReturns) -> np.ndarray:
-    """Mean return of every seed, `float64[seeds]`."""
+    """Returns the mean return of every seed, `float64[seeds]`."""
     return np.asarray(played.returns, np.float64).mean(1)
 
 
 def goal(config: Any) -> float | None:
-    """The mean return that tuned settings are to reach; None for another task."""
+    """Returns the mean return that tuned settings are to reach; None for another task."""
     tuned = SETTINGS.get((config.env, config.algo), {})
-    same = all(
+    is_tuned = all(
         getattr(config, name) == tuned.get(name, ()) for name in ("env_options", "env_params")
     )
-    return GOALS.get(config.env) if tuned and same else None
+    return GOALS.get(config.env) if tuned and is_tuned else None
 
 
 # Tables ------------------------------------------------------------------------------------------
@@ -114,13 +114,13 @@ def _format(interval: Interval) -> str:
     return f"{interval.mean:,.2f} ± {interval.std:,.2f} [{interval.low:,.2f}, {interval.high:,.2f}]"
 
 
-def table(outcome: RunResult) -> str:
-    """Returns with intervals, of agents and nulls, how episodes ended, and every seed."""
+def results_tables(outcome: RunResult) -> str:
+    """Returns tables of returns with intervals, of agents and nulls, and of every seed."""
     config = outcome.config
     head = ["agent", "return", "length", "terminated / truncated / cut off, %"]
     rows, seeds = [], []
-    for where, words in distributions(outcome).items():
-        for i, (name, played, _) in enumerate(players(outcome, where)):
+    for distribution, words in distributions(outcome).items():
+        for i, (name, played, _) in enumerate(players(outcome, distribution)):
             ends = [100 * np.mean(x) for x in (played.terminated, played.truncated, played.cut)]
             is_learner = i < len(outcome.program.cells)
             conditions = ["greedy"] if is_learner and outcome.history else []
@@ -131,40 +131,40 @@ def table(outcome: RunResult) -> str:
             rows.append(Row(name, kind, cells, ", ".join(conditions)))
     for i, cell in enumerate(outcome.program.cells):
         for seed, returns in enumerate(episodes(outcome, "greedy", i).returns):
-            low, high = bootstrap_interval(_trials(config, returns))
+            low, high = bootstrap_interval(_trial_means(config, returns))
             mean = f"{returns.mean():,.2f} [{low:,.2f}, {high:,.2f}]"
             ends = f"{returns.min():,.2f}", f"{returns.max():,.2f}"
             seeds.append([f"{f'{cell}, ' * bool(cell)}{seed}", mean, *ends])
-    told = ["seed", "mean return [95 % bootstrap interval over trials]", "least", "greatest"]
-    return "\n\n".join([results_table(head, rows), markdown_table(told, seeds)])
+    seed_head = ["seed", "mean return [95 % bootstrap interval over trials]", "least", "greatest"]
+    return "\n\n".join([results_table(head, rows), markdown_table(seed_head, seeds)])
 
 
-def _trials(config: Any, returns: np.ndarray) -> np.ndarray:
-    """Mean returns of trials, `float[N] -> float[N / E]`."""
+def _trial_means(config: Any, returns: np.ndarray) -> np.ndarray:
+    """Returns the mean returns of trials, `float[N] -> float[N / E]`."""
     return returns.reshape(-1, config.episodes_per_trial).mean(1)
 
 
 def evaluations(outcome: RunResult) -> list[dict[str, Any]]:
-    """What every saved agent's card says of how well it does."""
-    config, found = outcome.config, []
+    """Returns the evaluation of each saved agent, for its card."""
+    config, results = outcome.config, []
     for cell in range(len(outcome.program.cells)):
         for returns in episodes(outcome, "greedy", cell).returns:
-            found.append(
+            results.append(
                 {
                     "mean_return": returns.mean(),
-                    "interval": list(bootstrap_interval(_trials(config, returns))),
+                    "interval": list(bootstrap_interval(_trial_means(config, returns))),
                     "episodes": returns.size,
                     "episodes_per_trial": config.episodes_per_trial,
                     "max_steps": config.evaluation_steps,
                 }
             )
-    return found
+    return results
 
 
 # Over a trial ------------------------------------------------------------------------------------
 
 
-def by_episode(config: Any, player: Player) -> np.ndarray:
+def returns_by_episode(config: Any, player: Player) -> np.ndarray:
     """Returns by episode of the trial, float `[seeds, N / E, E]`."""
     returns = np.asarray(player.played.returns, np.float64)
     return returns.reshape(len(returns), -1, config.episodes_per_trial)
@@ -184,56 +184,58 @@ def regret_by_pull(config: Any, player: Player) -> np.ndarray:
     return np.concatenate([np.zeros((*total.shape[:2], 1)), total], axis=-1)
 
 
-def curve(values: np.ndarray) -> tuple[ICLCurve, str]:
-    """The mean over a trial of float `[seeds, trials, P]`, and what its interval is taken over.
+def mean_curve(values: np.ndarray) -> tuple[ICLCurve, str]:
+    """Returns the mean over a trial of float `[seeds, trials, P]`, and a note on its interval.
 
     Seeds, where there are three of them or more; else all trials.
     """
     seeds = len(values)
-    each = values.mean(1) if seeds >= 3 else values.reshape(-1, values.shape[-1])
+    samples = values.mean(1) if seeds >= 3 else values.reshape(-1, values.shape[-1])
     over = "seeds" if seeds >= 3 else "trials"
-    return icl_curve(each, np.isfinite(each)), f"95 % t-intervals over {len(each)} {over}"
+    return icl_curve(samples, np.isfinite(samples)), f"95 % t-intervals over {len(samples)} {over}"
 
 
 def draw_trials(outcome: RunResult) -> list[str]:
-    """Returns by episode and regret by pull, where there are such; what is to be seen, in words."""
-    config, said = outcome.config, []
-    for where, words in distributions(outcome).items():
-        ending, on = "_elsewhere" * (where == ELSEWHERE), f", on {words}" if words else ""
+    """Draws returns by episode and regret by pull, where there are such; returns them in words."""
+    config, lines = outcome.config, []
+    for distribution, words in distributions(outcome).items():
+        ending, on = "_elsewhere" * (distribution == ELSEWHERE), f", on {words}" if words else ""
         about = f"{config.algo} on {config.env}" + (f", {words}" if words else "")
-        played_by_all = players(outcome, where)
+        played_by_all = players(outcome, distribution)
         if config.episodes_per_trial > 1:
             name = f"by_episode{ending}.png"
-            each = {player.name: by_episode(config, player) for player in played_by_all}
-            curves, _ = _draw(outcome, name, each, "episodes seen in the trial", "return", about)
+            values = {player.name: returns_by_episode(config, player) for player in played_by_all}
+            curves, _ = _draw_curves(
+                outcome, name, values, "episodes seen in the trial", "return", about
+            )
             means = "; ".join(
-                f"{player} {' '.join(f'{x:,.2f}' for x in _thinned(line.mean))}"
+                f"{player} {' '.join(f'{x:,.2f}' for x in _thin_out(line.mean))}"
                 for player, line in curves.items()
             )
             episodes_seen = f"from 1 to {config.episodes_per_trial}"
-            said += [
+            lines += [
                 f"By episode of the trial{on}, {episodes_seen} (`figures/{name}`): {means}.",
                 "",
             ]
         if played_by_all[0].regrets is not None:
             name = f"regret{ending}.png"
-            each = {player.name: regret_by_pull(config, player) for player in played_by_all}
-            curves, over = _draw(
-                outcome, name, each, "pulls in the trial", "cumulative regret", about
+            values = {player.name: regret_by_pull(config, player) for player in played_by_all}
+            curves, over = _draw_curves(
+                outcome, name, values, "pulls in the trial", "cumulative regret", about
             )
             ends = "; ".join(
                 f"{player} {line.mean[-1]:,.2f} [{line.low[-1]:,.2f}, {line.high[-1]:,.2f}]"
                 for player, line in curves.items()
             )
             pulls = len(next(iter(curves.values())).mean) - 1
-            said += [
+            lines += [
                 f"Regret of a trial's {pulls} pulls{on} (`figures/{name}`): {ends}; {over}.",
                 "",
             ]
-    return said
+    return lines
 
 
-def _draw(
+def _draw_curves(
     outcome: RunResult,
     name: str,
     values: Mapping[str, np.ndarray],
@@ -241,19 +243,17 @@ def _draw(
     ylabel: str,
     about: str,
 ) -> tuple[dict[str, ICLCurve], str]:
-    """Draws the curve of each player; returns them, and what their intervals are taken over."""
-    found = {player: curve(each) for player, each in values.items()}
-    curves, over = (
-        {player: each for player, (each, _) in found.items()},
-        next(iter(found.values()))[1],
-    )
+    """Draws the curve of each player; returns the curves, and a note on their intervals."""
+    results = {player: mean_curve(samples) for player, samples in values.items()}
+    curves = {player: line for player, (line, _) in results.items()}
+    over = next(iter(results.values()))[1]
     figure = icl_figure(curves, xlabel=xlabel, ylabel=f"{ylabel}; {over}", title=about)
     save_figure(figure, outcome.run.figures / name)
     return curves, over
 
 
-def _thinned(values: np.ndarray, most: int = 8) -> np.ndarray:
-    """At most so many of the values, from the first to the last."""
+def _thin_out(values: np.ndarray, most: int = 8) -> np.ndarray:
+    """Returns at most so many of the values, from the first to the last."""
     return values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
 
 
@@ -261,7 +261,7 @@ def _thinned(values: np.ndarray, most: int = 8) -> np.ndarray:
 
 
 def draw_learning(outcome: RunResult) -> None:
-    """The learning curves, if there are two points of them."""
+    """Draws the learning curves, if there are two points of them."""
     config = outcome.config
     if len(outcome.history) < 2:
         return
@@ -277,7 +277,7 @@ def draw_learning(outcome: RunResult) -> None:
     margin = 0.06 * max(max(levels) - min(levels), 1e-9)
     figure = learning_curves(
         outcome.steps,
-        {name: measured[_lanes(outcome, i)] for i, name in enumerate(outcome.program.cells)},
+        {name: measured[_cell_slice(outcome, i)] for i, name in enumerate(outcome.program.cells)},
         baselines=shown,
         xlabel="environment steps per seed",
         ylabel=f"return, greedy, mean of {config.probe_episodes}",
@@ -288,18 +288,18 @@ def draw_learning(outcome: RunResult) -> None:
 
 
 def draw_episode(outcome: RunResult) -> str:
-    """Films a greedy episode of the first sound seed, and writes its page; says so in words."""
+    """Films a greedy episode of the first sound seed, and writes its page; returns a sentence."""
     config, env = outcome.config, outcome.program.more
-    whose, look = outcome.first_sound(outcome.measured[TRAINED]["greedy"].look)
-    episode = jax.tree.map(lambda x: x[0], look)
+    agent_name, episode_of_seeds = outcome.first_sound(outcome.measured[TRAINED]["greedy"].look)
+    episode = jax.tree.map(lambda x: x[0], episode_of_seeds)
     stage = None
     if is_bandit(env):
-        taken = slice(int(episode.length))
+        is_step = slice(int(episode.length))
         arms, means = env.action_space().n, arm_means(env, episode.task)
-        stage = arms_stage(episode.actions[taken], episode.rewards[taken], arms, means)
+        stage = arms_stage(episode.actions[is_step], episode.rewards[is_step], arms, means)
     if not config.film_frames or not env.can_render:
         none = f"{config.env} draws no pictures" if config.film_frames else "none was asked for"
-        return f"{write_replay(outcome, env, episode, whose, stage=stage)} No film: {none}."
+        return f"{write_replay(outcome, env, episode, agent_name, stage=stage)} No film: {none}."
     length, total = int(episode.length), episode.rewards.sum()
     chosen = choose_frames(length, config.film_frames)
     frames = render_frames(env.render, episode.states, episode.task, chosen)
@@ -314,7 +314,7 @@ def draw_episode(outcome: RunResult) -> str:
     )
     save_figure(figure, outcome.run.figures / "episode.png")
     return (
-        f"{write_replay(outcome, env, episode, whose, frames=frames, frame_steps=chosen)} "
+        f"{write_replay(outcome, env, episode, agent_name, frames=frames, frame_steps=chosen)} "
         f"`figures/episode.gif` films it in {len(chosen)} frames; `figures/episode.png` has stills."
     )
 
@@ -323,7 +323,7 @@ def draw_episode(outcome: RunResult) -> str:
 
 
 def report(outcome: RunResult) -> Report:
-    """Draws figures and film, and says what was found."""
+    """Draws figures and film; returns the summary and its numbers."""
     config, cells = outcome.config, outcome.program.cells
     draw_learning(outcome)
     trials = draw_trials(outcome)
@@ -337,16 +337,16 @@ def report(outcome: RunResult) -> Report:
         "tasks: mean ± standard deviation [95 % t-interval] over "
         f"{config.seeds} seed(s){side_by_side}.",
         "",
-        table(outcome),
+        results_tables(outcome),
         "",
         *trials,
     ]
     if target is not None:
         for i, cell in enumerate(cells):
             means = seed_means(episodes(outcome, "greedy", i))
-            of = f"{cell}: " * bool(cell)
+            prefix = f"{cell}: " * bool(cell)
             text += [
-                f"{of}Goal {target:,.0f}: {np.sum(means >= target)} of {means.size} seeds.",
+                f"{prefix}Goal {target:,.0f}: {np.sum(means >= target)} of {means.size} seeds.",
                 "",
             ]
     if outcome.observations:
@@ -357,22 +357,24 @@ def report(outcome: RunResult) -> Report:
             + f"; {outcome.parameters:,} parameters each."
         )
     text += [film, "Every seed's agent is in `agents/`; `gpicljax.runs.load_agent` reads it."]
-    return Report("\n".join(text), numbers(outcome), evaluations(outcome))
+    return Report("\n".join(text), summary_numbers(outcome), evaluations(outcome))
 
 
-def numbers(outcome: RunResult) -> dict[str, Any]:
-    """What the summary's JSON holds; `return` is that of the first cell, `cells` has all."""
+def summary_numbers(outcome: RunResult) -> dict[str, Any]:
+    """Returns the numbers of `summary.json`: `return` of the first cell, `cells` of all."""
 
-    def returns(player: str, cell: int = 0, where: str = TRAINED) -> dict[str, Any]:
-        means = seed_means(episodes(outcome, player, cell, where))
+    def returns(player: str, cell: int = 0, distribution: str = TRAINED) -> dict[str, Any]:
+        means = seed_means(episodes(outcome, player, cell, distribution))
         return {"seeds": means.tolist(), **dataclasses.asdict(mean_interval(means))}
 
-    def played_by_all(where: str) -> dict[str, Any]:
-        found = {player: returns(player, 0, where) for player in outcome.measured[where]}
-        return {"return": found.pop("greedy"), **found}
+    def played_by_all(distribution: str) -> dict[str, Any]:
+        returns_by_player = {
+            player: returns(player, 0, distribution) for player in outcome.measured[distribution]
+        }
+        return {"return": returns_by_player.pop("greedy"), **returns_by_player}
 
     cells = outcome.program.cells
-    found = {
+    results = {
         "return": returns("greedy"),
         "goal": goal(outcome.config),
         "cut_share": float(np.mean(episodes(outcome, "greedy").cut)),
@@ -380,12 +382,17 @@ def numbers(outcome: RunResult) -> dict[str, Any]:
         "observations_per_s": throughput(outcome.history),
         "parameters": outcome.parameters,
     }
-    found |= {null: returns(null) for null in NULLS if null in outcome.measured[TRAINED]}
+    results |= {null: returns(null) for null in NULLS if null in outcome.measured[TRAINED]}
     if len(cells) > 1:
-        found["cells"] = {name: returns("greedy", i) for i, name in enumerate(cells)}
+        results["cells"] = {name: returns("greedy", i) for i, name in enumerate(cells)}
     if ELSEWHERE in distributions(outcome):
-        other = {"params": list(outcome.config.evaluation_params), **played_by_all(ELSEWHERE)}
+        second_results = {
+            "params": list(outcome.config.evaluation_params),
+            **played_by_all(ELSEWHERE),
+        }
         if len(cells) > 1:
-            other["cells"] = {n: returns("greedy", i, ELSEWHERE) for i, n in enumerate(cells)}
-        found["elsewhere"] = other
-    return found
+            second_results["cells"] = {
+                n: returns("greedy", i, ELSEWHERE) for i, n in enumerate(cells)
+            }
+        results["elsewhere"] = second_results
+    return results

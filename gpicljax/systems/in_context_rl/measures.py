@@ -70,7 +70,7 @@ class TrialMeasures(NamedTuple):
       total_return: the sum of all rewards.
       total_steps: `int32`, actions taken.
       reward_per_step: their ratio; NaN without a step.
-      episodes: `int32`, those that count.
+      episodes: `int32`, number of episodes that count.
       ended: `int32`, episodes that ended.
       goals: `int32`, episodes that ended well, see `measure_trials`.
       success: 1 where at least one did, else 0.
@@ -158,7 +158,7 @@ def measure_trials(
     the step; and where nothing ends, a longer trial is a worse one.
 
     Args:
-      trials: what was recorded.
+      trials: the recorded trials.
       num_actions: A, those that there are; None where actions are not discrete.
       best: `int32[N]`, or `bool[N, A]`, the best action (or actions) of each trial throughout, such
         as a bandit's best arm; None where it depends on the situation.
@@ -277,8 +277,8 @@ def normalised_score(
 
     Args:
       values: float `[N]`, such as `total_return` or `goals`.
-      random: the same of random play.
-      oracle: the same of an agent that knows the task.
+      random: values of random play.
+      oracle: values of an agent that knows the task.
       confidence: coverage of the interval.
 
     Returns:
@@ -315,7 +315,7 @@ def trial_values(trials: TrialRecords, ends_are_goals: bool, worst: float) -> np
     """Returns the values that scores are made of, `float[N]`; actions that are not taken cost.
 
     Args:
-      trials: what was recorded.
+      trials: the recorded trials.
       ends_are_goals: whether goals are counted (see `measure_trials`) in place of rewards.
       worst: the worst reward of an action, or 0: what an action that was not taken pays.
     """
@@ -331,7 +331,7 @@ def regrets(trials: TrialRecords, best: np.ndarray) -> np.ndarray:
 
     Args:
       trials: of bandits.
-      best: float `[N]`, what the oracle earned by an action.
+      best: float `[N]`, the oracle's reward per action.
     """
     missing = np.shape(trials.rewards)[1] - np.asarray(trials.length)
     return np.asarray(trials.regret) + best[: len(missing)] * missing

@@ -74,47 +74,47 @@ LEARNERS = [("null", name) for name in ("micro1", "micro4", "micro5.2", "micro5.
 
 @pytest.fixture(scope="module")
 def streams():
-    """What happened in streams of the reference's rules, `[T, N]`: all that one program plays."""
+    """Returns the streams of the reference's rules that one program plays, `[T, N]`."""
     env = gpicljax.make("ByteStream-v0", rules="reference", max_tasks=1)
-    played = [("oracle", name) for name in ASKED for _ in range(STREAMS)] + NULLS + LEARNERS
+    players = [("oracle", name) for name in ASKED for _ in range(STREAMS)] + NULLS + LEARNERS
     agents = [experts.oracle(), answering.echo(), answering.silent_agent(), random_agent(env)]
     agents.append(experts.suffix_predictor(size=512))
-    agent = by_block(agents, [sum(one == name for one, _ in played) for name in PLAYERS])
+    agent = by_block(agents, [sum(expert == name for expert, _ in players) for name in PLAYERS])
     # An oracle's stream is a mixture, so that it never ends.
     params = [
         env.make_params(
             curriculum=Curriculum((name,), "ordered" if player == "null" else "mixture"),
             horizon=10**6,
         )
-        for player, name in played
+        for player, name in players
     ]
     params = jax.tree.map(lambda *x: np.stack(x), *params)
-    no = jnp.zeros(len(played), bool)
+    false = jnp.zeros(len(players), bool)
 
     @jax.jit
     def play(key, params):
-        keys = jax.random.split(key, len(played))
+        keys = jax.random.split(key, len(players))
         task = jax.vmap(env.sample_task)(keys, params)
         state = jax.vmap(env.initial)(keys, task)
 
         def body(loop, number):
             state, reward, carry = loop
-            told = jax.vmap(env.privileged)(state, task)
-            step = TimeStep(state.byte, reward, no, no, no, no, {}, told)
+            views = jax.vmap(env.privileged)(state, task)
+            step = TimeStep(state.byte, reward, false, false, false, false, {}, views)
             noise = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
-            says, _, carry = agent.act(noise, (), carry, step)
-            moved = jax.vmap(env.move, (0, 0, None, 0))(state, says, (), task)
-            out = state.byte.astype(jnp.uint8), says.astype(jnp.uint8), moved.reward, moved.info
+            replies, _, carry = agent.act(noise, (), carry, step)
+            moved = jax.vmap(env.move, (0, 0, None, 0))(state, replies, (), task)
+            out = state.byte.astype(jnp.uint8), replies.astype(jnp.uint8), moved.reward, moved.info
             return (moved.state, moved.reward, carry), out
 
-        start = state, jnp.zeros(len(played)), agent.initial_carry(len(played))
+        start = state, jnp.zeros(len(players)), agent.initial_carry(len(players))
         return jax.lax.scan(body, start, jnp.arange(STEPS))[1]
 
-    return played, jax.tree.map(np.asarray, play(jax.random.key(5), params))
+    return players, jax.tree.map(np.asarray, play(jax.random.key(5), params))
 
 
 @pytest.fixture(scope="module")
-def played(streams):
+def oracle_streams(streams):
     """Bytes, answers, rewards and info of the oracle's streams, `[T, task sets, streams]`."""
     count = len(ASKED) * STREAMS
     shape = STEPS, len(ASKED), STREAMS
@@ -122,9 +122,9 @@ def played(streams):
 
 
 def test_what_others_solve(streams):
-    played, (_, _, rewards, info) = streams
+    oracle_streams, (_, _, rewards, info) = streams
     solved = info["solved"].sum(0)
-    for place, (player, name) in enumerate(played):
+    for place, (player, name) in enumerate(oracle_streams):
         if player in PLAYERS[1:4]:
             copies = player == "echo" and name == "micro4"
             if (player, name) != ("silent", "micro1"):  # A space may be what is asked for.
@@ -134,14 +134,14 @@ def test_what_others_solve(streams):
             assert (rewards[:, place].min() < 0) == (not copies and not silent), (player, name)
     # Without training: what rewards tell, and what feedback tells, which every instance has anew.
     cleared = dict.fromkeys(NAMES, 0)
-    for place, (player, name) in enumerate(played):
+    for place, (player, name) in enumerate(oracle_streams):
         if player == "null":
             cleared[name] += int(info["cleared"][-1, place] > 0)
     assert all(cleared[name] == 2 for _, name in LEARNERS), cleared
 
 
-def test_an_oracle_solves_every_task_in_the_steps_of_the_table(played):
-    _, _, rewards, info = played
+def test_an_oracle_solves_every_task_in_the_steps_of_the_table(oracle_streams):
+    _, _, rewards, info = oracle_streams
     assert rewards.min() == 0  # no wrong answer, and no word out of turn
     for place, name in enumerate(ASKED):
         ended = info["instance_ended"][:, place]
@@ -155,7 +155,7 @@ def test_an_oracle_solves_every_task_in_the_steps_of_the_table(played):
         assert abs(steps.mean() - TABLE[name]) <= 3 * spread + 1 + words_differ, name
 
 
-def test_questions_have_the_form_of_their_task(played):
+def test_questions_have_the_form_of_their_task(oracle_streams):
     forms = {
         "micro5.4": rb"\d\. +\d\d;",
         "micro5.9": rb"\d{1,2}\. \d\.;",
@@ -174,24 +174,24 @@ def test_questions_have_the_form_of_their_task(played):
         "mini4": rb"description: ((not )?[A-Z]{1,3}|anything)( and ((not )?[A-Z]{1,3}|anything))*; "
         rb"verify: [A-Z]+\. +[a-z ]+!",
     }
-    said = played[0]
+    output = oracle_streams[0]
     for name, form in forms.items():
-        text = bytes(said[:, NAMES.index(name), 0].astype(np.uint8).tolist())
-        found = list(re.finditer(form, text))
-        assert len(found) >= 8, name
+        text = bytes(output[:, NAMES.index(name), 0].astype(np.uint8).tolist())
+        matches = list(re.finditer(form, text))
+        assert len(matches) >= 8, name
         # Nothing lies between them, the first of which is the first.
-        assert found[0].start() == 0, (name, text[:80])
-        gaps = {text[a.end() : b.start()] for a, b in zip(found, found[1:], strict=False)}
+        assert matches[0].start() == 0, (name, text[:80])
+        gaps = {text[a.end() : b.start()] for a, b in zip(matches, matches[1:], strict=False)}
         assert gaps <= ({b" "} if name.startswith("mini") else {b""}), (name, gaps)
     # All digits occur as questions, and as first digits of longer ones.
-    text = bytes(said[:, NAMES.index("micro5.13"), 0].astype(np.uint8).tolist())
+    text = bytes(output[:, NAMES.index("micro5.13"), 0].astype(np.uint8).tolist())
     assert len(set(re.findall(rb";(\d)", text))) >= 6
 
 
-def test_questions_are_drawn_as_the_facts_say(played):
+def test_questions_are_drawn_as_the_facts_say(oracle_streams):
     def texts(name):
-        said = played[0][:, NAMES.index(name)]
-        return [bytes(row).decode() for row in np.ascontiguousarray(said.T)]
+        output = oracle_streams[0][:, NAMES.index(name)]
+        return [bytes(row).decode() for row in np.ascontiguousarray(output.T)]
 
     def even(counts, kinds):
         """So many kinds, and none of them four standard deviations from its share."""
@@ -200,8 +200,8 @@ def test_questions_are_drawn_as_the_facts_say(played):
         assert len(counts) == kinds, (counts, kinds)
         assert np.abs(counts - total * share).max() <= 4 * np.sqrt(total * share) + 1, counts
 
-    def asked(name, form):
-        return [found for text in texts(name) for found in re.findall(form, text)]
+    def matches_in(name, form):
+        return [numbers for text in texts(name) for numbers in re.findall(form, text)]
 
     # Digits: all of them at every place, and each length as often as any other.
     for name, form in (
@@ -209,12 +209,12 @@ def test_questions_are_drawn_as_the_facts_say(played):
         ("micro5.13", r"(?:^|;)(\d{3,5})\."),
         ("micro5.18", r"(?:^|;)(\d{1,10})\."),
     ):
-        found = sorted(set(asked(name, form)))
-        even(Counter(map(len, found)), 3 if name != "micro5.18" else 10)
+        numbers = sorted(set(matches_in(name, form)))
+        even(Counter(map(len, numbers)), 3 if name != "micro5.18" else 10)
         for place in range(3):
-            even(Counter(text[place] for text in found if len(text) > place), 10)
-    even(Counter(asked("micro5.10", r"\. (\d)\d\.;")), 10)
-    even(Counter(map(len, asked("micro5.14", r"\. (\d+)\d\.;"))), 3)
+            even(Counter(text[place] for text in numbers if len(text) > place), 10)
+    even(Counter(matches_in("micro5.10", r"\. (\d)\d\.;")), 10)
+    even(Counter(map(len, matches_in("micro5.14", r"\. (\d+)\d\.;"))), 3)
     # Mappings: one to one in micro5.1, whatever comes in micro5.5.
     for text in texts("micro5.2"):
         for begin in range(0, STEPS - 30, 30):
@@ -223,29 +223,29 @@ def test_questions_are_drawn_as_the_facts_say(played):
     assert len({b for _, b in re.findall(r"(\d)\. (\d)\.;", texts("micro5.5")[0][:400])}) > 3
     # Sentences.
     frequent = words()[:200]
-    assert {*asked("micro6", r"map: (\w+)")} <= {*frequent}
-    assert len({*asked("micro7.2", r"say: (\w+)")} - {*frequent}) > 100
-    even(Counter(asked("micro8", r"say: ( *)\w")), 7)
-    even(Counter(asked("micro9.3", r"by (.)\.")), 3)
-    even(Counter(map(len, (x.split() for x in asked("micro10", r"((?:say: \w+ ?)+)\.")))), 2)
-    even(Counter(asked("micro11", r"(\w+):\.")), 3)
-    even(Counter(asked("micro11", r"say: (\w+) say")), 6)
-    even(Counter(asked("micro12", r"(\w+):\.")), 2)
-    forms = asked("micro13.1", r"say: (\w+)( and not | and | or )\w( but)?")
+    assert {*matches_in("micro6", r"map: (\w+)")} <= {*frequent}
+    assert len({*matches_in("micro7.2", r"say: (\w+)")} - {*frequent}) > 100
+    even(Counter(matches_in("micro8", r"say: ( *)\w")), 7)
+    even(Counter(matches_in("micro9.3", r"by (.)\.")), 3)
+    even(Counter(map(len, (x.split() for x in matches_in("micro10", r"((?:say: \w+ ?)+)\.")))), 2)
+    even(Counter(matches_in("micro11", r"(\w+):\.")), 3)
+    even(Counter(matches_in("micro11", r"say: (\w+) say")), 6)
+    even(Counter(matches_in("micro12", r"(\w+):\.")), 2)
+    forms = matches_in("micro13.1", r"say: (\w+)( and not | and | or )\w( but)?")
     even(Counter((a == "anything", b, c) for a, b, c in forms), 4)
-    logic = asked("micro13.2", r"say: ([^.]+)\.")
+    logic = matches_in("micro13.2", r"say: ([^.]+)\.")
     even(Counter(len(x.split()) // 2 for x in logic), 3)
     even(Counter(" or " in x for x in logic), 2)
     assert all(len(set(x)) == len(x) <= 3 for text in logic for x in re.split(" and | or ", text))
-    assert {*asked("micro14", r"after (\w) comes")} <= {*"abcdefghijklmnopqrstuvwxy"}
-    hints = asked("micro20", r"(\w+) is as (\w+) - ")
+    assert {*matches_in("micro14", r"after (\w) comes")} <= {*"abcdefghijklmnopqrstuvwxy"}
+    hints = matches_in("micro20", r"(\w+) is as (\w+) - ")
     assert {new for new, _ in hints} <= {*words()} - {*frequent}
     assert {old for _, old in hints} <= {"say", "after", "union", "exclude"}
-    said = {*asked("micro19", r"(say|print|write):")}
-    assert said == {"say", "print", "write"}
+    output = {*matches_in("micro19", r"(say|print|write):")}
+    assert output == {"say", "print", "write"}
 
 
-def test_tasks_that_the_document_has_beside_the_curriculum(played):
+def test_tasks_that_the_document_has_beside_the_curriculum(oracle_streams):
     def times(part, text):
         return str(text.count(part))
 
@@ -254,7 +254,7 @@ def test_tasks_that_the_document_has_beside_the_curriculum(played):
         zipped = "".join(a + b for a, b in zip(first, second, strict=True))
         return first + second if operation == "concatenate" else zipped
 
-    def without(*given):
+    def words_except(*given):
         return " ".join(word for word in given[:3] if word != given[3])
 
     word = r"([a-z]+)"
@@ -267,7 +267,7 @@ def test_tasks_that_the_document_has_beside_the_curriculum(played):
         "micro9.2.graded": (rf"spell: {word}", lambda x: " ".join(x) + " "),
         "micro9.4.1": (rf"(short|long)er: {word} {word}", None),
         "micro9.4.2": (rf"(short|long)est: {word} {word} {word}", None),
-        "micro9.4.3": (rf"say: {word} {word} {word} except {word}", without),
+        "micro9.4.3": (rf"say: {word} {word} {word} except {word}", words_except),
         "micro9.4.4": (rf"remove: {word} from {word}", lambda x, y: y.replace(x, "", 1)),
         "micro9.4.5": (rf"find: {word} in {word}", lambda x, y: str(x in y).lower()),
         "micro9.4.6": (rf"remove all: {word} from {word}", lambda x, y: y.replace(x, "")),
@@ -285,32 +285,33 @@ def test_tasks_that_the_document_has_beside_the_curriculum(played):
         return answer == forms[name][1](*given)
 
     for name, (form, _) in forms.items():
-        place, seen = ALL_NAMES.index(name), set()
+        place, answers = ALL_NAMES.index(name), set()
         for stream in range(STREAMS):
             text, reply = (
-                bytes(x[:, place, stream]).decode("latin-1") for x in (played[0], played[1])
+                bytes(x[:, place, stream]).decode("latin-1")
+                for x in (oracle_streams[0], oracle_streams[1])
             )
-            for found in re.finditer(rf"(?:^|;){form}\.", text):
-                if answer := re.match(r"([^.]*)\.", reply[found.end() - 1 :]):
-                    assert right(name, answer[1], *found.groups()), (found[0], answer[0])
-                    seen.add(answer[1])
-        assert len(seen) >= (2 if name == "micro9.4.5" else 3), name
+            for match in re.finditer(rf"(?:^|;){form}\.", text):
+                if answer := re.match(r"([^.]*)\.", reply[match.end() - 1 :]):
+                    assert right(name, answer[1], *match.groups()), (match[0], answer[0])
+                    answers.add(answer[1])
+        assert len(answers) >= (2 if name == "micro9.4.5" else 3), name
     # Rewards at once: for every byte, or for the last one.
-    rewards = played[2].sum(0)
+    rewards = oracle_streams[2].sum(0)
     graded, strict = (rewards[ALL_NAMES.index(f"micro9.2.{x}")] for x in ("graded", "strict"))
     assert (graded > 8 * strict).all()
     # The shortest first: an instance's first word is "a" or as short, and its tenth longer.
-    text = bytes(played[0][:, ALL_NAMES.index("micro9.2.growing"), 0]).decode()
-    found = [len(x) for x in re.findall(r"spell: (\w+)", text)]
-    assert max(found[:2]) <= 2 and all(size <= 1 + i for i, size in enumerate(found[:10]))
+    text = bytes(oracle_streams[0][:, ALL_NAMES.index("micro9.2.growing"), 0]).decode()
+    match = [len(x) for x in re.findall(r"spell: (\w+)", text)]
+    assert max(match[:2]) <= 2 and all(size <= 1 + i for i, size in enumerate(match[:10]))
     # Mixed within an instance.
-    text = bytes(played[0][:, ALL_NAMES.index("micro16.mixed"), 0]).decode()
+    text = bytes(oracle_streams[0][:, ALL_NAMES.index("micro16.mixed"), 0]).decode()
     assert len({x[:6] for x in re.findall(r"(?:^|;)([a-z: ]+)", text[:400])}) > 1
     # Feedback as soon as a period is said, also with the reference's rules.
-    text = bytes(played[0][:, ALL_NAMES.index("micro5.7.early"), 0]).decode()
+    text = bytes(oracle_streams[0][:, ALL_NAMES.index("micro5.7.early"), 0]).decode()
     assert set(re.findall(r"\.( *)\d+\.;", text)) == {" ", "  "}
     # A prompt, letter by letter.
-    text = bytes(played[0][:, ALL_NAMES.index("micro1.prompt"), 0]).decode()
+    text = bytes(oracle_streams[0][:, ALL_NAMES.index("micro1.prompt"), 0]).decode()
     assert text.startswith(PROMPT[:10] * 2) and text.count(PROMPT[:10]) > 100
 
 
@@ -320,18 +321,18 @@ def test_feedback_drops_the_period_once_answers_have_theirs():
     task = env.sample_task(jax.random.key(0), params)
 
     def step(carry, number):
-        state, said = carry
+        state, reply_length = carry
         answering = env.privileged(state, task)["answering"]
-        said = jnp.where(answering, said + 1, 0)
+        reply_length = jnp.where(answering, reply_length + 1, 0)
         # Some digit and a period; but for a while, letters without end.
-        digit = jnp.where(said == 2, ord("."), ord("0") + number % 7)
+        digit = jnp.where(reply_length == 2, ord("."), ord("0") + number % 7)
         digit = jnp.where((number > 200) & (number < 300), ord("x"), digit)
         moved = env.move(state, jnp.where(answering, digit, ord(" ")), (), task)
-        return (moved.state, said), state.byte
+        return (moved.state, reply_length), state.byte
 
     start = env.initial(jax.random.key(0), task), jnp.int32(0)
-    said = jax.jit(lambda: jax.lax.scan(step, start, jnp.arange(500))[1])()
-    text = bytes(np.asarray(said).tolist()).decode()
+    reply_length = jax.jit(lambda: jax.lax.scan(step, start, jnp.arange(500))[1])()
+    text = bytes(np.asarray(reply_length).tolist()).decode()
     ends = re.findall(r"\d+(\.?);", text)
     first, last = ends.index(""), len(ends) - ends[::-1].index(".")
     # Five answers with their period, then none is shown; with the letters it comes back, and goes.
@@ -370,7 +371,7 @@ def test_an_answer_that_does_not_end_is_wrong_at_its_limit():
         assert (reference > 0) == task.early, task.name
 
 
-def test_mini_labels_are_those_of_a_plain_reading(played):
+def test_mini_labels_are_those_of_a_plain_reading(oracle_streams):
     def member(positive, negative, anything, every, string):
         if any(n in string for n in negative):
             return False
@@ -383,38 +384,40 @@ def test_mini_labels_are_those_of_a_plain_reading(played):
                     covered = i
         return anything or covered + 1 == len(string)
 
-    said, answers = played[0], played[1]
+    output, answers = oracle_streams[0], oracle_streams[1]
     labels = []
     for place in range(NAMES.index("mini0"), NAMES.index("mini5")):
         for stream in range(STREAMS):
-            text = bytes(said[:, place, stream].astype(np.uint8).tolist()).decode()
+            text = bytes(output[:, place, stream].astype(np.uint8).tolist()).decode()
             reply = bytes(answers[:, place, stream].astype(np.uint8).tolist()).decode()
-            for found in re.finditer(r"description: ([^;]*); verify: ([A-Z]+)\.", text):
+            for match in re.finditer(r"description: ([^;]*); verify: ([A-Z]+)\.", text):
                 every = place != NAMES.index("mini2")
-                parts = found[1].split(" and " if every else " or ")
+                parts = match[1].split(" and " if every else " or ")
                 positive = [p for p in parts if p != "anything" and not p.startswith("not ")]
                 negative = [p[4:] for p in parts if p.startswith("not ")]
-                wanted = member(positive, negative, "anything" in parts, every, found[2])
-                answer = re.match(r"(true|false)\.", reply[found.end() - 1 :])
+                label = member(positive, negative, "anything" in parts, every, match[2])
+                answer = re.match(r"(true|false)\.", reply[match.end() - 1 :])
                 if answer:
-                    assert (answer[1] == "true") == wanted, found[0]
-                    labels.append(wanted)
+                    assert (answer[1] == "true") == label, match[0]
+                    labels.append(label)
     assert len(labels) > 500 and abs(np.mean(labels) - 0.5) < 3 * 0.5 / np.sqrt(len(labels))
 
 
-def test_mini_questions_are_those_of_the_reference(played):
-    def asked(name):
+def test_mini_questions_are_those_of_the_reference(oracle_streams):
+    def matches_in(name):
         for stream in range(STREAMS):
-            text, reply = (bytes(x[:, NAMES.index(name), stream]).decode() for x in played[:2])
-            for found in re.finditer(r"description: ([^;]*); verify: ([A-Z]+)\.", text):
-                if answer := re.match(r"(true|false)\.", reply[found.end() - 1 :]):
-                    yield found[1].split(" and "), found[2], answer[1] == "true"
+            text, reply = (
+                bytes(x[:, NAMES.index(name), stream]).decode() for x in oracle_streams[:2]
+            )
+            for match in re.finditer(r"description: ([^;]*); verify: ([A-Z]+)\.", text):
+                if answer := re.match(r"(true|false)\.", reply[match.end() - 1 :]):
+                    yield match[1].split(" and "), match[2], answer[1] == "true"
 
     # Of one or two letters asked for, strings that belong have one more.
-    sizes = {(len(string), true) for _, string, true in asked("mini0")}
+    sizes = {(len(string), true) for _, string, true in matches_in("mini0")}
     assert sizes == {(1, False), (2, False), (2, True), (3, True)}
     # Some are made up of n-grams, but not of all of them.
-    wrong = [(parts, string) for parts, string, true in asked("mini3") if not true]
+    wrong = [(parts, string) for parts, string, true in matches_in("mini3") if not true]
     wrong = [x for x in wrong if "anything" not in x[0]]
     covered = [bool(re.fullmatch(f"({'|'.join(parts)})+", string)) for parts, string in wrong]
     assert 3 < sum(covered) < len(covered)
@@ -443,10 +446,10 @@ def test_a_batch_says_what_its_streams_say_alone(rules):
         return jax.lax.scan(body, env.initial(key, task), jnp.arange(600))[1]
 
     keys = jax.random.split(jax.random.key(1), 64)
-    together, alone = jax.jit(jax.vmap(play))(keys), jax.jit(play)
+    together, play_single = jax.jit(jax.vmap(play))(keys), jax.jit(play)
     for i in range(0, 64, 3):
-        one = alone(keys[i])
-        assert (one[0] == together[0][i]).all() and (one[1] == together[1][i]).all()
+        single = play_single(keys[i])
+        assert (single[0] == together[0][i]).all() and (single[1] == together[1][i]).all()
     assert len({row.tobytes() for row in np.asarray(together[0])}) == 64
 
 
@@ -454,19 +457,19 @@ def test_scripts_worked_out_by_hand():
     # Two bytes: decided at the second one; feedback begins with the reward; talk is punished, and
     # begins the row anew.
     line = Line("1.", "42", "42;", "42;", keys=1)
-    said, rewards, solved = replay([("micro5.4", [line] * 4)], b" 42   x42   ")
-    assert said == b"1. 42;1. 42;1" and solved == []
+    output, rewards, solved = replay([("micro5.4", [line] * 4)], b" 42   x42   ")
+    assert output == b"1. 42;1. 42;1" and solved == []
     assert rewards == [0, 0, 0, 1, 0, 0, 0, -1, 0, 1, 0, 0, 0]
     # Ten in a row solve an instance without feedback; the last reward comes with the next one's
     # first byte.
     copy = [Line(x, x) for x in "abcdefghij"]
-    said, rewards, solved = replay([("micro4", copy), ("micro4", copy)], b"abcdefghija")
-    assert said == b"abcdefghijab" and rewards == [0] + [1] * 11 and solved == [True]
+    output, rewards, solved = replay([("micro4", copy), ("micro4", copy)], b"abcdefghija")
+    assert output == b"abcdefghijab" and rewards == [0] + [1] * 11 and solved == [True]
     # After the last feedback comes the switch, at which the reference hears nothing.
     ten = [Line("1", "7", "7;", "7;")] * 10
     talk = b"7  " * 9 + b"7 x"
-    said, rewards, solved = replay([("micro5.2", ten), ("micro5.2", ten)], talk)
-    assert said == b"17;" * 10 + b"1" and rewards[-1] == 0 and solved == [True]
+    output, rewards, solved = replay([("micro5.2", ten), ("micro5.2", ten)], talk)
+    assert output == b"17;" * 10 + b"1" and rewards[-1] == 0 and solved == [True]
     assert replay([("micro5.2", ten)] * 2, talk, "corrected").rewards[-1] == -1
     # Periods: a space in front is part of the answer, unless corrected.
     word = [Line("say: a.", "a.", "correct! a.;", "false! a.;")] * 2
@@ -476,8 +479,8 @@ def test_scripts_worked_out_by_hand():
     # What else is accepted.
     either = Line("?.", "a.", "+;", "-;", "one of", ("a.", "ba."))
     assert replay([("micro13.1", [either] * 9)], b" a.  ").rewards[3] == 1
-    both = replay([("micro13.1", [either] * 9)], b" ba.   ab.   ba.")
-    assert [r for r in both.rewards if r] == [1, -1, 1]
+    transcript = replay([("micro13.1", [either] * 9)], b" ba.   ab.   ba.")
+    assert [r for r in transcript.rewards if r] == [1, -1, 1]
     without = Line("?.", "a.", "+;", "-;", "lacking", ("x",))
     got = replay([("micro13.1", [without] * 9)], b" q.   .   ax.   abc.")
     assert [r for r in got.rewards if r] == [1, -1, -1, 1]
@@ -498,7 +501,7 @@ def test_clocks():
 
 
 @pytest.mark.parametrize(
-    ("silence", "said", "rewarded"),
+    ("silence", "output", "rewarded"),
     [
         # A right answer's period as time runs out: both are said, and the answer counts.
         (2_995, b"Wrong.fine! ok?", 3_012),
@@ -506,11 +509,11 @@ def test_clocks():
         (2_996, b"Wrong. ok? yes.", None),
     ],
 )
-def test_mini_answers_of_the_reference_as_time_runs_out(silence, said, rewarded):
+def test_mini_answers_of_the_reference_as_time_runs_out(silence, output, rewarded):
     script = [("mini1", [Line("ok? yes.", "true.", "fine!", "Wrong.")])] * 2
     replies = b" " * silence + b"true." + b" " * 14
     transcript = replay(script, replies)
-    assert transcript.said[3_000:3_015] == said
+    assert transcript.said[3_000:3_015] == output
     assert [i for i, x in enumerate(transcript.rewards) if x] == [rewarded][: rewarded is not None]
 
 
@@ -519,8 +522,8 @@ def test_mini_talk_of_the_reference():
     script = [("mini1", [line])] * 3
     quiet = b" " * 7
     # Right at the end of whatever is said; a space, and the reward with the next question.
-    said, rewards, solved = replay(script, quiet + b"so true." + b" " * 5 + b"  ")
-    assert said.startswith(b"ok? yes.       fine! ok") and solved == [True]
+    output, rewards, solved = replay(script, quiet + b"so true." + b" " * 5 + b"  ")
+    assert output.startswith(b"ok? yes.       fine! ok") and solved == [True]
     assert sum(rewards) == 1 and rewards[len(b"ok? yes.       fine! ")] == 1
     # A period while the question is said fails it; one in the congratulation spoils it.
     assert replay(script, b"." + b" " * 15).solved == [False]
@@ -549,15 +552,19 @@ def test_the_null_clears_what_feedback_tells():
     curricula = [("micro1",), ("micro3",), ("micro4",), ("micro5.1",), ("micro5.7",)]
     curricula += [("micro5.14",), ("micro5.18",), ("micro4", "micro5.1", "micro5.6", "micro5.7")]
     env = ByteStream(max_tasks=4, families=("mapping",))
-    both = [Curriculum(names) for names in curricula + curricula[3:7]]
+    curricula_of_agents = [Curriculum(names) for names in curricula + curricula[3:7]]
     keys = jax.random.split(jax.random.key(2), 8)
-    tasks = streams_of(jnp.concatenate([keys, keys[3:7]]), env, both, 4_000)
+    tasks = streams_of(jnp.concatenate([keys, keys[3:7]]), env, curricula_of_agents, 4_000)
     agent = by_block([experts.suffix_predictor(), experts.solver()], [8, 4])
-    played = play_streams(jax.random.key(0), env, agent, (), tasks, 4_000, privileged=True)
-    assert np.asarray(played.cleared).tolist() == [1] * 7 + [4] + [1] * 4
+    streams = play_streams(jax.random.key(0), env, agent, (), tasks, 4_000, privileged=True)
+    assert np.asarray(streams.cleared).tolist() == [1] * 7 + [4] + [1] * 4
     # From micro5.1 on it takes hardly more steps than an agent that is told the task.
-    null, known = (np.asarray(played.steps)[which, 0] for which in (slice(3, 7), slice(8, 12)))
-    assert (null <= 1.5 * known).all() and null.sum() <= 1.25 * known.sum()
+    null_steps, solver_steps = (
+        np.asarray(streams.steps)[agent_streams, 0] for agent_streams in (slice(3, 7), slice(8, 12))
+    )
+    assert (
+        null_steps <= 1.5 * solver_steps
+    ).all() and null_steps.sum() <= 1.25 * solver_steps.sum()
 
 
 def test_the_null_repeats_the_last_feedback_to_the_same_word():
@@ -580,9 +587,9 @@ def test_the_null_keeps_its_dtypes_under_x64_and_its_memory_is_bounded():
     with jax.enable_x64(True):
         carry = null.initial_carry(2)
         flags = [jnp.zeros(2, bool)] * 4
-        now = TimeStep(jnp.zeros(2, jnp.uint8), jnp.zeros(2), *flags, {}, None)
-        after = jax.eval_shape(lambda carry: null.act(None, (), carry, now)[2], carry)
-    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), each) for each in (carry, after)]
+        timestep = TimeStep(jnp.zeros(2, jnp.uint8), jnp.zeros(2), *flags, {}, None)
+        after = jax.eval_shape(lambda carry: null.act(None, (), carry, timestep)[2], carry)
+    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), memory) for memory in (carry, after)]
     assert shapes[0] == shapes[1]
     assert sum(x.nbytes for x in jax.tree.leaves(carry)) < 2 * 10_000
 
@@ -593,11 +600,11 @@ def test_a_guide_goes_on_from_what_was_said():
 
     def moment(reward, played, start=False):
         flags = [jnp.array([flag]) for flag in (False, False, start, start)]
-        told = {"task": jnp.array([task]), "answer": jnp.array([ord("q")])}
-        told["played"] = jnp.array([ord(played) if played else -1])
-        return TimeStep(jnp.array([letter]), jnp.array([reward]), *flags, {}, told)
+        views = {"task": jnp.array([task]), "answer": jnp.array([ord("q")])}
+        views["played"] = jnp.array([ord(played) if played else -1])
+        return TimeStep(jnp.array([letter]), jnp.array([reward]), *flags, {}, views)
 
-    carry, said = guide.initial_carry(1), []
+    carry, replies = guide.initial_carry(1), []
     for played, reward in [
         ("", 0.0),
         ("a", -1.0),
@@ -608,14 +615,14 @@ def test_a_guide_goes_on_from_what_was_said():
     ]:
         key = jax.random.split(jax.random.key(0), 1)
         say, _, carry = guide.act(key, (), carry, moment(reward, played, not played))
-        said.append(chr(int(say[0])))
-    assert said == ["a", "b", "l", "A", "q", "r"]
+        replies.append(chr(int(say[0])))
+    assert replies == ["a", "b", "l", "A", "q", "r"]
 
 
 def test_curricula(tmp_path):
     path = tmp_path / "mine.json"
     requires = (("mini0", ("micro1",)),)
-    mine = Curriculum(("micro1", "mini0"), "mixture", 7, (1.0, 3.0), 4, requires, "x")
+    curriculum = Curriculum(("micro1", "mini0"), "mixture", 7, (1.0, 3.0), 4, requires, "x")
     content = {
         "format": "gpicljax curriculum 1",
         "name": "x",
@@ -628,7 +635,7 @@ def test_curricula(tmp_path):
         "threshold": 7,
     }
     path.write_text(json.dumps(content))
-    assert load_curriculum(path) == mine
+    assert load_curriculum(path) == curriculum
     for content, words_of in {
         "{": "no JSON",
         "[]": "an object",
@@ -655,7 +662,7 @@ def test_curricula(tmp_path):
         ByteStream(families=("mappings",))
     with pytest.raises(ValueError, match=r"4 task sets.*max_tasks"):
         env.make_params(curriculum=Curriculum(NAMES[:4]))
-    stream = env.sample_task(jax.random.key(0), env.make_params(curriculum=mine))
+    stream = env.sample_task(jax.random.key(0), env.make_params(curriculum=curriculum))
     drawn = np.asarray(jax.vmap(env._place_of, (None, None, 0))(stream, 0, jnp.arange(400)))
     groups = drawn.reshape(100, 4)
     assert (groups == groups[:, :1]).all() and abs(groups.mean() - 0.75) < 0.15

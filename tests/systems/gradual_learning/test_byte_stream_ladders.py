@@ -25,18 +25,18 @@ STEPS = 1_700
 def streams():
     """Bytes said, replies and the like, `[T, task set, who]`: an oracle, and one who says "."."""
     env = ByteStream(families=("arithmetic", "blocks"), max_tasks=1)
-    each = [env.make_params(curriculum=Curriculum((name,), "mixture")) for name in NAMES]
-    params = jax.tree.map(lambda *x: jnp.stack([jnp.stack([y, y]) for y in x]), *each)
+    params_by_set = [env.make_params(curriculum=Curriculum((name,), "mixture")) for name in NAMES]
+    params = jax.tree.map(lambda *x: jnp.stack([jnp.stack([y, y]) for y in x]), *params_by_set)
 
     def play(key, params, errs):
         task = env.sample_task(key, params)
 
         def step(state, _):
-            told = env.privileged(state, task)
-            wrong = jnp.where(told["answering"], ord("."), ord(" "))
-            says = jnp.where(errs, wrong, told["answer"])
-            moved = env.move(state, says, (), task)
-            out = state.byte, says, told["answering"], moved.reward, moved.info["instance"]
+            views = env.privileged(state, task)
+            wrong = jnp.where(views["answering"], ord("."), ord(" "))
+            reply = jnp.where(errs, wrong, views["answer"])
+            moved = env.move(state, reply, (), task)
+            out = state.byte, reply, views["answering"], moved.reward, moved.info["instance"]
             return moved.state, (*out, moved.info["solved"])
 
         return jax.lax.scan(step, env.initial(key, task), None, STEPS)[1]
@@ -51,11 +51,13 @@ def streams():
 
 def conversation(streams, name, who):
     """Questions, replies, and what was said to them, by instance: `{instance: [(q, a, f)]}`."""
-    said, says, answering, _, instances, _ = (x[:, NAMES.index(name), who] for x in streams)
-    found, text, reply = {}, "", ""
-    for byte, answer, now, instance in zip(said, says, answering, instances, strict=True):
-        rows = found.setdefault(int(instance), [])
-        if now:
+    outputs, replies, answering, _, instances, _ = (x[:, NAMES.index(name), who] for x in streams)
+    rows_by_instance, text, reply = {}, "", ""
+    for byte, answer, is_answering, instance in zip(
+        outputs, replies, answering, instances, strict=True
+    ):
+        rows = rows_by_instance.setdefault(int(instance), [])
+        if is_answering:
             text += chr(byte) * (not reply)  # a question's last byte
             reply += chr(answer)
             if chr(answer) == ".":
@@ -65,18 +67,18 @@ def conversation(streams, name, who):
         text += chr(byte)
         if chr(byte) == ";" and rows and rows[-1][2] is None:
             rows[-1][2], text = text.strip(" ;"), ""
-    return {i: [(q.strip(), a, f) for q, a, f in rows] for i, rows in found.items()}
+    return {i: [(q.strip(), a, f) for q, a, f in rows] for i, rows in rows_by_instance.items()}
 
 
-def computed(name, question):
-    """What Python makes of a question of arithmetic."""
+def expected_value(name, question):
+    """Returns the right answer to a question of arithmetic, by Python."""
     rung = ARITHMETIC[ARITHMETIC_NAMES.index(name)]
-    *given, expression = question.removeprefix("Evaluate: ").split("; ")
-    known = {key: int(value, 16) for key, value in (text.split("=") for text in given)}
+    *definitions, expression = question.removeprefix("Evaluate: ").split("; ")
+    values = {key: int(value, 16) for key, value in (text.split("=") for text in definitions)}
 
-    def number(found):
-        word = found[0]
-        return str(known[word] if word in known else int(word, rung.base))
+    def number(match):
+        word = match[0]
+        return str(values[word] if word in values else int(word, rung.base))
 
     value = eval(re.sub("[a-z0-9]+", number, expression[:-1]).replace("/", "//"))
     return f"{len(str(value))} {value}." if rung.counted else f"{value}."
@@ -88,34 +90,34 @@ def test_arithmetic(streams, who):
         rows = [row for instance in conversation(streams, name, who).values() for row in instance]
         assert len(rows) >= 10, name
         for question, reply, feedback in rows:
-            wanted = computed(name, question)
-            assert reply == ("." if who else wanted), name
+            answer = expected_value(name, question)
+            assert reply == ("." if who else answer), name
             if feedback is None:
                 continue
             if name == "arithmetic14":
                 ((value, left, right),) = re.findall(r"^good if (.)==(\d+)\+(\d+)$", feedback)
                 assert (int(value, 16) == int(left) + int(right)) == (who == 0)
             else:
-                assert feedback == ("good job!", f"wrong! {wanted}")[who]
+                assert feedback == ("good job!", f"wrong! {answer}")[who]
     long = [q for rows in conversation(streams, "arithmetic13", 0).values() for q, _, _ in rows]
     assert any("(" in q for q in long) and any("; " in q for q in long)
 
 
-def described(name, question, world):
-    """What is right to say, in a world that the question may change; and where one looks."""
+def expected_answer(name, question, world):
+    """Returns the right answer, in a world that the question may change."""
     if "put:" not in question:
         world.clear()
-    for what, where in re.findall(r"((?:[A-Z]+ ?)+) on ([a-z]+)(?=[,.])", question):
-        world[where] = what.split()
-    if found := re.search(r"swap: ([a-z]+) ([a-z]+)", question):
-        a, b = found.groups()
+    for words_of_thing, place in re.findall(r"((?:[A-Z]+ ?)+) on ([a-z]+)(?=[,.])", question):
+        world[place] = words_of_thing.split()
+    if match := re.search(r"swap: ([a-z]+) ([a-z]+)", question):
+        a, b = match.groups()
         world[a], world[b] = world[b], world[a]
-    if found := re.search(r"is: ([A-Z]+) on ([a-z]+)", question):
-        return "yes" if found[1] in world[found[2]] else "no"
-    if found := re.search(r"count: ([A-Z]+)", question):
-        return str(sum(found[1] in thing for thing in world.values()))
-    if found := re.search(r"see: ([a-z]+)\.", question):
-        size, colour, shape = world[found[1]]
+    if match := re.search(r"is: ([A-Z]+) on ([a-z]+)", question):
+        return "yes" if match[1] in world[match[2]] else "no"
+    if match := re.search(r"count: ([A-Z]+)", question):
+        return str(sum(match[1] in thing for thing in world.values()))
+    if match := re.search(r"see: ([a-z]+)\.", question):
+        size, colour, shape = world[match[1]]
         return " ".join((shape, size, colour))
     ((thing, kind),) = re.findall(r"^see: ([A-Z ]+)\. ([a-z]+)\?$", question)
     words = thing.split()
@@ -131,13 +133,13 @@ def test_blocks(streams, who):
             world, rest = {}, []
             for question, reply, feedback in rows:
                 if question == "and?":
-                    wanted = rest.pop(0)
+                    answer = rest.pop(0)
                 elif name == "blocks10":
-                    wanted, *rest = described(name, question, world).split()
+                    answer, *rest = expected_answer(name, question, world).split()
                 else:
-                    wanted = described(name, question, world)
-                assert reply == ("." if who else wanted + "."), (name, question)
-                assert feedback in (None, ("yes", f"no, {wanted}.")[who]), name
+                    answer = expected_answer(name, question, world)
+                assert reply == ("." if who else answer + "."), (name, question)
+                assert feedback in (None, ("yes", f"no, {answer}.")[who]), name
 
 
 def test_an_oracle_solves_and_errors_cost(streams):

@@ -19,13 +19,13 @@ INSTANCES, QUESTIONS, SIZE = 100, 10, 40
 OPERATION = re.compile(r"say: (\w+) say: (\w+) (reverse|concatenate|interleave|union|exclude):")
 
 
-def asked(composition):
+def question_texts(composition):
     """Questions of the task sets, instance by instance, as texts `[set][...]`."""
 
     def one(task, instance, question):
         seed = Seed(jnp.uint32(5), instance.astype(jnp.uint32))
-        given = sentences.ask(seed, task, question, True, composition)
-        return render(_pool(), *lay_out(given.text), SIZE)
+        question_parts = sentences.ask(seed, task, question, True, composition)
+        return render(_pool(), *lay_out(question_parts.text), SIZE)
 
     every = jnp.meshgrid(jnp.arange(INSTANCES), jnp.arange(QUESTIONS), indexing="ij")
     tasks = jnp.asarray([ALL_NAMES.index(name) for name in SETS])
@@ -36,22 +36,22 @@ def asked(composition):
 
 @pytest.fixture(scope="module")
 def questions():
-    return {name: asked(name) for name in ("all", "train", "test")}
+    return {name: question_texts(name) for name in ("all", "train", "test")}
 
 
 def operations(texts):
     """Operations with their operands."""
-    return {found.groups()[::-1] for text in texts if (found := OPERATION.search(text))}
+    return {match.groups()[::-1] for text in texts if (match := OPERATION.search(text))}
 
 
 def test_no_pair_is_in_both_and_every_one_in_either(questions):
-    found = {name: operations(sum(each, [])) for name, each in questions.items()}
-    assert not found["train"] & found["test"]
+    pairs = {name: operations(sum(texts, [])) for name, texts in questions.items()}
+    assert not pairs["train"] & pairs["test"]
     everything = {
         (op, q, p) for op in ("reverse", "concatenate", "interleave") for p in PAIRS for q in PAIRS
     }
     everything |= {(op, c, t) for op in ("union", "exclude") for t in TRIPLES for c in "abcd"}
-    assert found["train"] | found["test"] == found["all"] == everything
+    assert pairs["train"] | pairs["test"] == pairs["all"] == everything
 
 
 def test_every_part_of_what_is_held_out_is_known_from_training(questions):
@@ -67,8 +67,8 @@ def test_other_questions_and_the_default_are_as_they_were(questions):
     # The first of each set, from before there was a choice.
     assert [texts[0] for texts in questions["all"]] == GOLDEN
     # The operation and its first operand are drawn as ever.
-    for one, other in zip(questions["all"][0], questions["test"][0], strict=True):
-        assert one[:8] == other[:8] and one[15:] == other[15:]
+    for question, test_question in zip(questions["all"][0], questions["test"][0], strict=True):
+        assert question[:8] == test_question[:8] and question[15:] == test_question[15:]
 
 
 def test_an_unknown_part_is_refused():

@@ -34,14 +34,14 @@ def of(text):
     ],
 )
 def test_ways_to_answer(question, answers):
-    found = jax.jit(_candidate_answers)(of(question), of("t"))
-    assert ["".join(chr(x) for x in row if x) for row in np.asarray(found)] == [*answers]
+    candidates = jax.jit(_candidate_answers)(of(question), of("t"))
+    assert ["".join(chr(x) for x in row if x) for row in np.asarray(candidates)] == [*answers]
     assert len(answers) == len(WAYS)
 
 
 @pytest.fixture(scope="module")
 def replies():
-    """What it says to texts, each of which comes with a reward at its first byte."""
+    """Returns the copier's replies to texts, each with a reward at its first byte."""
     return replies_of(copier(size=4))
 
 
@@ -49,8 +49,8 @@ def test_it_takes_the_longest_way_that_was_told(replies):
     # "cd" is the last word, but "ab cd" was told, and then another command has its own way.
     parts = ("say: ab cd.", 0), (" ", 0), ("no! ab cd.;do: ef g.", -1), ("    ", 0), ("ok.;", 1)
     more = ("turn: ab cd.", 0), ("     ", 0), ("no! cd ab.;turn: x y.", -1), ("   ", 0)
-    said = replies(*parts, *more)
-    assert said.split() == [".", "ef", "g.", "ab", "cd.", "y", "x."]
+    output = replies(*parts, *more)
+    assert output.split() == [".", "ef", "g.", "ab", "cd.", "y", "x."]
 
 
 def test_it_repeats_what_was_told_of_the_same_question(replies):
@@ -61,11 +61,13 @@ def test_it_repeats_what_was_told_of_the_same_question(replies):
 def test_dtypes_stay_and_sizes_are_checked():
     agent = copier()
     carry = agent.initial_carry(2)
-    no = jnp.zeros(2, bool)
+    false = jnp.zeros(2, bool)
     with jax.enable_x64(True):
-        now = TimeStep(jnp.zeros(2, jnp.uint8), jnp.zeros(2), no, no, no, no, {}, None)
-        after = jax.eval_shape(lambda carry: agent.act(KEYS, (), carry, now)[2], carry)
-    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), each) for each in (carry, after)]
+        timestep = TimeStep(
+            jnp.zeros(2, jnp.uint8), jnp.zeros(2), false, false, false, false, {}, None
+        )
+        after = jax.eval_shape(lambda carry: agent.act(KEYS, (), carry, timestep)[2], carry)
+    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), memory) for memory in (carry, after)]
     assert shapes[0] == shapes[1]
     with pytest.raises(ValueError, match="size"):
         copier(0)

@@ -47,25 +47,25 @@ def test_what_was_never_reached_has_no_steps():
 
 def test_transfer_against_scipy():
     rng = np.random.default_rng(0)
-    alone, before, after = (rng.integers(low, 900, 12) for low in (300, 10, 100))
+    single, before, after = (rng.integers(low, 900, 12) for low in (300, 10, 100))
     measured = transfer(
-        completion_times(alone[:, None], np.ones(12, int)),
+        completion_times(single[:, None], np.ones(12, int)),
         completion_times(np.stack([before, after], 1), np.full(12, 2)),
     )
-    faster = int((alone > after).sum())
-    slower = int((alone < after).sum())
+    faster = int((single > after).sum())
+    slower = int((single < after).sum())
     assert measured.p == stats.binomtest(faster, faster + slower).pvalue
-    assert measured.ratio == np.median(alone) / np.median(after)
-    np.testing.assert_allclose(measured.mean, stats.gmean(alone / after))
+    assert measured.ratio == np.median(single) / np.median(after)
+    np.testing.assert_allclose(measured.mean, stats.gmean(single / after))
     assert measured.low < measured.mean < measured.high
-    assert measured.inclusive == np.median(alone) / np.median(before + after)
+    assert measured.inclusive == np.median(single) / np.median(before + after)
 
 
 def test_censored_pairs_are_bounds_or_ties():
-    alone = completion_times([[400], [400], [400], [100]], [1, 0, 0, 1])
+    single = completion_times([[400], [400], [400], [100]], [1, 0, 0, 1])
     # Faster; faster by at least as much; neither; stuck on what comes before.
     after = completion_times([[10, 100], [10, 100], [10, 400], [500, 0]], [2, 2, 1, 0])
-    measured = transfer(alone, after)
+    measured = transfer(single, after)
     np.testing.assert_allclose(measured.mean, (4 * 4 / 5) ** (1 / 4))
     assert measured.censored == (2, 2)
     assert measured.p == 1
@@ -73,10 +73,10 @@ def test_censored_pairs_are_bounds_or_ties():
 
 
 def test_a_run_that_ends_before_or_within_the_task_is_slower_however_few_steps_were_left():
-    alone = completion_times([[400]] * 3, [1] * 3)
+    single = completion_times([[400]] * 3, [1] * 3)
     # Thirty steps were left for the task; none; and a budget below what the run alone took.
     after = completion_times([[970, 30], [1000, 0], [100, 0]], [1, 0, 0])
-    measured = transfer(alone, after)
+    measured = transfer(single, after)
     assert (measured.censored, measured.p) == ((0, 3), 0.25)
     np.testing.assert_allclose(measured.mean, (0.4 * 0.4 * 400 / 401) ** (1 / 3))
     np.testing.assert_allclose(measured.inclusive, 0.4)
@@ -100,10 +100,10 @@ def test_hints_are_worth_what_is_left_once_tasks_count_in_steps_of_one_who_knows
     assert gain.p == stats.binomtest(wins, 12).pvalue
     assert gain.low < gain.mean < gain.high and gain.inclusive == gain.ratio
     # Whoever knows both, and so is no learner, gains nothing however long the questions are.
-    known = hint_gain(
+    expert_gain = hint_gain(
         completion_times(without, done), completion_times(2 * without, done), reference=(1, 2)
     )
-    assert (known.ratio, known.low, known.high, known.p) == (1, 1, 1, 1)
+    assert (expert_gain.ratio, expert_gain.low, expert_gain.high, expert_gain.p) == (1, 1, 1, 1)
 
 
 def test_hints_that_did_not_suffice_are_never_counted_as_faster():
@@ -127,11 +127,11 @@ def test_no_difference_is_no_gradual_learning():
 
 def test_retention_against_scipy():
     rng = np.random.default_rng(2)
-    first, again = rng.integers(300, 400, (2, 10, 1))
+    first, second = rng.integers(300, 400, (2, 10, 1))
     cleared = np.ones(10, int)
     cleared[0] = 0  # no pair: it was not cleared the first time
-    kept = retention(completion_times(first, cleared), completion_times(again, np.ones(10, int)))
-    logs = np.log(first / again)[1:, 0]
+    kept = retention(completion_times(first, cleared), completion_times(second, np.ones(10, int)))
+    logs = np.log(first / second)[1:, 0]
     low, high = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
     np.testing.assert_allclose([kept.ratio, kept.low, kept.high], np.exp([logs.mean(), low, high]))
     assert (kept.pairs, kept.lost, kept.margin) == (9, 0, 1.25)
@@ -170,7 +170,7 @@ def test_an_agent_that_forgets_nothing_is_told_from_one_that_does():
             [retention(*(completion_times(x, done) for x in target)) for target in experiment]
             for experiment in steps
         ]
-        return np.mean([all(each.is_retained for each in held) for held in by_target])
+        return np.mean([all(retained.is_retained for retained in held) for held in by_target])
 
     assert verdicts(1) > 0.8
     assert verdicts(1.25) < 0.01
@@ -208,9 +208,9 @@ REQUIRES = {"copy": [], "map": ["copy"], "say": ["copy"], "spell": ["say", "map"
 
 def test_orders_respect_prerequisites():
     assert curriculum_orders(REQUIRES, 0) == ("copy", "map", "say", "spell", "other")
-    seen = {curriculum_orders(REQUIRES, seed) for seed in range(1, 200)}
-    assert len(seen) == 10  # two orders in the middle, five places for the task that stands alone
-    for order in seen:
+    orders = {curriculum_orders(REQUIRES, seed) for seed in range(1, 200)}
+    assert len(orders) == 10  # two orders in the middle, five places for the task that stands alone
+    for order in orders:
         assert all(order.index(a) < order.index(b) for b in REQUIRES for a in REQUIRES[b])
 
 

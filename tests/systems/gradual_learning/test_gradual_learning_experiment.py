@@ -53,13 +53,13 @@ def test_studies_are_of_the_same_runs():
     for run, place in enumerate(stream_indices(studies, "order")):
         assert studies[place].run == run
         assert studies[place].curriculum.tasks == TASKS
-    (after, *_), (again, *_) = (
+    (after, *_), (repeated, *_) = (
         stream_indices(studies, "after", "micro2"),
         stream_indices(studies, "again", "micro2"),
     )
     assert studies[after].curriculum.tasks[-1] == "micro2"
     assert set(studies[after].curriculum.tasks[:-1]) <= set(TASKS)
-    assert studies[again].curriculum.tasks == (*TASKS, "micro2")
+    assert studies[repeated].curriculum.tasks == (*TASKS, "micro2")
 
 
 def test_what_is_held_out_is_not_taught():
@@ -77,12 +77,12 @@ def test_the_report_counts_the_steps_of_each_study():
     studies = studies_of(CONFIG, *ALL_KINDS)
     steps = np.zeros((len(studies), 4), int)
     cleared = np.zeros(len(studies), int)
-    for i, one in enumerate(studies):
-        places = len(one.curriculum.tasks)
+    for i, study in enumerate(studies):
+        places = len(study.curriculum.tasks)
         steps[i, :places], cleared[i] = 10, places
-        if one.kind == "alone":
+        if study.kind == "alone":
             steps[i, 0] = 40
-        if one.kind == "again":
+        if study.kind == "again":
             steps[i, places - 1] = 5
     none = np.zeros((len(studies), 4))
     questions = np.zeros((len(studies), 4, QUESTIONS))
@@ -130,14 +130,16 @@ def test_streams_differ_by_seed_and_agree_within_a_run():
     ]
     assert len({tuple(seed) for seed in np.concatenate(drawn)}) == 2 * CONFIG.runs
     for run in range(CONFIG.runs):
-        own = [seed for seed, one in zip(drawn[0], studies, strict=True) if one.run == run]
-        assert len({tuple(seed) for seed in own}) == 1
+        run_seeds = [
+            seed for seed, study in zip(drawn[0], studies, strict=True) if study.run == run
+        ]
+        assert len({tuple(seed) for seed in run_seeds}) == 1
 
 
 def test_a_target_is_come_to_in_several_orders_where_there_are_several():
     after = studies_of(PRESETS["curriculum"], "after")
     orders = {
-        task: len({one.curriculum.tasks for one in after if one.task == task})
+        task: len({study.curriculum.tasks for study in after if study.task == task})
         for task in PRESETS["curriculum"].targets
     }
     assert orders == {"micro3": 1, "micro5.5": 1, "micro5.9": 1, "micro5.12": 1, "micro5.17": 4}
@@ -148,7 +150,7 @@ def test_hints_are_reported_where_both_task_sets_are_measured():
     config = Config(taught=tasks, curriculum=tasks, targets=tasks, runs=3, budget=1000)
     studies = studies_of(config, "alone")
     took = {"micro1": 10, "micro19": 400, "micro20": 300}
-    steps = np.array([[took[one.task]] for one in studies])
+    steps = np.array([[took[study.task]] for study in studies])
     none, questions = np.zeros_like(steps), np.zeros((len(studies), 1, QUESTIONS))
     streams = Streams(steps, np.ones(len(studies), int), none, none, questions, questions)
     gain = hint_transfer(streams, studies, config, np.array([10, 100, 150]))
@@ -214,8 +216,8 @@ def test_reinforcement_goes_on_from_imitation(tmp_path, capsys):
     more = ["--learner", "recurrent-ppo", "--start-from", start, "--ppo-hparams.learning-rate=0"]
     outcome = gradual_learning.main([*flags, "paid", *more])
     before, after = (jax.tree.leaves(run.params) for run in (taught, outcome))
-    for ours, theirs in zip(before, after, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for streams_of_learner, streams_of_null in zip(before, after, strict=True):
+        np.testing.assert_array_equal(streams_of_learner, streams_of_null)
     with pytest.raises(SystemExit):
         gradual_learning.main([*flags, "other", *more, "--network.sizes", "8"])
     assert "accepted: an agent whose network is of the kind" in capsys.readouterr().err
@@ -262,8 +264,10 @@ def test_ladders_are_played_elsewhere_and_never_taught():
     # Two seeds; runs follow one another, each with all task sets.
     sets, runs = beyond.never_taught[:2], 2
     config = dataclasses.replace(beyond, elsewhere=sets, runs=runs)
-    right, one = np.array([[4, 0], [2, 0]]).reshape(4, 1), np.ones((4, 1))
-    streams = Streams(one, one[:, 0] * 0, one, 0 * one, one[..., None] * 8, right[..., None])
+    right, counts = np.array([[4, 0], [2, 0]]).reshape(4, 1), np.ones((4, 1))
+    streams = Streams(
+        counts, counts[:, 0] * 0, counts, 0 * counts, counts[..., None] * 8, right[..., None]
+    )
     text = "\n".join(elsewhere_section([{NEVER_TAUGHT: {"agent": streams}}] * 2, config))
     assert f"| {sets[0]} | 0.38 | 0.00 | 0.00 |" in text
     assert f"| {sets[1]} | 0.00 | 0.00 | 0.00 |" in text

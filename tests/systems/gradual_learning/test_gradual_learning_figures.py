@@ -28,8 +28,8 @@ def test_every_task_has_its_row(tmp_path):
 
 
 def test_ratios_are_geometric_means():
-    alone, after = completion_times([[9], [8]], [1, 1]), completion_times([[1, 3], [1, 4]], [2, 2])
-    figure = transfer_figure({"spell": transfer(alone, after)}, title="Gradual learning")
+    single, after = completion_times([[9], [8]], [1, 1]), completion_times([[1, 3], [1, 4]], [2, 2])
+    figure = transfer_figure({"spell": transfer(single, after)}, title="Gradual learning")
     assert figure.axes[0].collections[0].get_offsets()[0][0] == pytest.approx(6**0.5)
 
 

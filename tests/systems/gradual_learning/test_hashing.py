@@ -27,8 +27,8 @@ def test_remainders_without_a_division():
     drawn = random.integers(0, 2**32, len(sizes))
     remainder = jax.jit(lambda bits, size: below_by_inverse(bits, size, inverse(size)))
     for bits in (0 * wide, 0 * wide + 2**32 - 1, whole - 1, whole - wide, drawn):
-        found = remainder(jnp.asarray(bits.astype(np.uint32)), jnp.asarray(sizes))
-        np.testing.assert_array_equal(found, bits % wide)
+        remainders = remainder(jnp.asarray(bits.astype(np.uint32)), jnp.asarray(sizes))
+        np.testing.assert_array_equal(remainders, bits % wide)
 
 
 def test_places_are_permuted():

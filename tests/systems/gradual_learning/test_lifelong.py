@@ -54,25 +54,27 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(program, "build_programs", compiled_once)
     flags = [*SMALL, f"--runs-dir={tmp_path}", "--seeds=2", "--name=small", "--methods", *METHODS]
     program.main([*SMALL, f"--runs-dir={tmp_path}", "--seeds=1", "--name=small", "--methods=plain"])
-    found = program.main(flags)  # of more seeds and methods: it goes on
-    assert set(found) == {"plain", "replay", "elastic", "anew"}
-    for each in zip(*found.values(), strict=True):
-        for life in each:
+    lives_by_method = program.main(flags)  # of more seeds and methods: it goes on
+    assert set(lives_by_method) == {"plain", "replay", "elastic", "anew"}
+    for method_lives in zip(*lives_by_method.values(), strict=True):
+        for life in method_lives:
             assert life.order == ("micro5.3", "micro5.6")
             assert life.solved.shape == life.taken.shape == life.kept.shape == (3, 2, 2)
-            np.testing.assert_array_equal(life.solved[0], each[0].solved[0])
+            np.testing.assert_array_equal(life.solved[0], method_lives[0].solved[0])
         # The first set is learnt in the same way whatever comes after.
-        np.testing.assert_array_equal(each[0].taken[1], each[1].taken[1])
+        np.testing.assert_array_equal(method_lives[0].taken[1], method_lives[1].taken[1])
     folder = tmp_path / "gradual_learning_lifelong" / "small"
     text = (folder / "summary.md").read_text()
     assert "## B." in text and "| replay |" in text and (folder / "figures/matrix.png").exists()
     (folder / "lives" / "plain_1.json").unlink()
-    again = program.main(flags)
-    for method, each in found.items():
-        for one, other in zip(each, again[method], strict=True):
-            jax.tree.map(np.testing.assert_array_equal, one.to_content(), other.to_content())
-    told = capsys.readouterr().out
-    assert told.count("seed 0, plain") == 1 and told.count("seed 1, plain") == 2
+    resumed = program.main(flags)
+    for method, method_lives in lives_by_method.items():
+        for first_life, resumed_life in zip(method_lives, resumed[method], strict=True):
+            jax.tree.map(
+                np.testing.assert_array_equal, first_life.to_content(), resumed_life.to_content()
+            )
+    output = capsys.readouterr().out
+    assert output.count("seed 0, plain") == 1 and output.count("seed 1, plain") == 2
     with pytest.raises(SystemExit):
         program.main([*flags, "--updates=2"])
     assert "another --name" in capsys.readouterr().err
@@ -81,9 +83,9 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     # before anything is lived.
     lived = (folder / "lives" / "plain_0.json").read_text()
     monkeypatch.setattr(program, "teach_life", None)
-    other = tmp_path / "gradual_learning_lifelong" / "other" / "lives"
+    resumed_life = tmp_path / "gradual_learning_lifelong" / "other" / "lives"
     for name, text, place in (
-        ("plain_0", lived, other),
+        ("plain_0", lived, resumed_life),
         ("anew_1", lived, folder / "lives"),
         ("plain_0", lived.replace("micro5.6", "micro5.7"), folder / "lives"),
         ("plain_0", "{}", folder / "lives"),
@@ -92,7 +94,7 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     ):
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{name}.json").write_text(text)
-        more = ["--name=other", "--updates=2"] if place == other else []
+        more = ["--name=other", "--updates=2"] if place == resumed_life else []
         with pytest.raises(SystemExit, match="1"):
             program.main([*flags, *more])
         error = capsys.readouterr().err
@@ -133,8 +135,8 @@ def test_a_set_that_is_cleared_without_an_update_leaves_the_anchor_as_it_is():
 
     weights = {"w": jnp.array([0.5, 1.5])}
     np.testing.assert_array_equal(lives._update_anchor(None, Untaught).weights["w"], [0.0, 0.0])
-    again = lives._update_anchor(Anchor(Untaught.params, weights), Untaught)
-    np.testing.assert_array_equal(again.weights["w"], weights["w"])
+    updated = lives._update_anchor(Anchor(Untaught.params, weights), Untaught)
+    np.testing.assert_array_equal(updated.weights["w"], weights["w"])
 
 
 def life(steps, solved, order=("micro5.3", "micro5.6"), taken=100):
@@ -147,15 +149,15 @@ def test_what_lives_come_to():
     """Four times faster after the set before; half of what was known is lost in one seed of two."""
     after = [life([800, 100], [[0, 0.1], [1, 0.3], [0.5, 1]]) for _ in range(2)]
     anew = [life([800, 400], [[0, 0.1], [1, 0.1], [0.1, 1]]) for _ in range(2)]
-    found = transfers_of({"plain": after, "anew": anew}, "plain", ["micro5.6"])["micro5.6"]
-    assert (found.mean, found.pairs) == (4.0, 2) and found.inclusive == pytest.approx(400 / 900)
+    gain = transfers_of({"plain": after, "anew": anew}, "plain", ["micro5.6"])["micro5.6"]
+    assert (gain.mean, gain.pairs) == (4.0, 2) and gain.inclusive == pytest.approx(400 / 900)
     sums = summarise_skills(after)
     numbers = [x.mean for x in sums]
     assert numbers == pytest.approx([0.75, -0.5, 0.5, 0.2])
     kept = retentions_of(after)["micro5.3"]
     assert (kept.pairs, kept.lost) == (2, 2) and kept.ratio == pytest.approx(1 / 1.25)
-    told = json.loads(json.dumps(after[0].to_content()))
-    assert Life.from_content(told).order == after[0].order
+    content = json.loads(json.dumps(after[0].to_content()))
+    assert Life.from_content(content).order == after[0].order
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives imp
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.report import report
 
 
-def played(learner, names, horizon, streams=4):
+def play_online(learner, names, horizon, streams=4):
     curriculum = Curriculum(names)
     env = ByteStream(max_tasks=len(names), families=curriculum.families)
     tasks = streams_of(jax.random.key(5), env, [curriculum] * streams, horizon)
@@ -34,9 +34,9 @@ def played(learner, names, horizon, streams=4):
 
 def test_it_clears_task_sets_and_with_frozen_weights_none():
     names, learner = ("micro1", "micro4"), LearnerConfig(memory=128)
-    assert np.asarray(played(learner, names, 1_200).cleared).tolist() == [2, 2, 2, 2]
+    assert np.asarray(play_online(learner, names, 1_200).cleared).tolist() == [2, 2, 2, 2]
     frozen = dataclasses.replace(learner, learning_rate=0.0)
-    assert np.asarray(played(frozen, names, 1_200).cleared).tolist() == [0, 0, 0, 0]
+    assert np.asarray(play_online(frozen, names, 1_200).cleared).tolist() == [0, 0, 0, 0]
 
 
 def test_a_new_stream_begins_anew_and_streams_do_not_depend_on_one_another():
@@ -45,9 +45,9 @@ def test_a_new_stream_begins_anew_and_streams_do_not_depend_on_one_another():
     keys = jax.random.split(jax.random.key(7), 2)
 
     def heard(byte, reward, starts):
-        no, starts = np.zeros(2, bool), np.array(starts)
+        false, starts = np.zeros(2, bool), np.array(starts)
         byte, reward = np.full(2, byte, np.int32), np.full(2, reward, np.float32)
-        return TimeStep(byte, reward, no, no, starts, starts, {})
+        return TimeStep(byte, reward, false, false, starts, starts, {})
 
     carry = agent.initial_carry(2)
     for step in range(6):
@@ -63,10 +63,12 @@ def test_a_new_stream_begins_anew_and_streams_do_not_depend_on_one_another():
 
 def test_the_tables_count_what_streams_cleared():
     config = Config(seeds=2, curriculum=("micro1", "micro4"), checkpoints=(100, 200), budget=200)
-    ours = Lives(np.array([[50.0, 150.0], [90.0, np.inf]]), 200)
+    own_lives = Lives(np.array([[50.0, 150.0], [90.0, np.inf]]), 200)
     null = Lives(np.array([[150.0, np.inf], [90.0, 190.0]]), 200)
-    assert ours.count_cleared(100).tolist() == [1, 1] and ours.count_cleared(200).tolist() == [2, 1]
-    lives = {"online": ours, "suffix-predictor": null}
+    assert own_lives.count_cleared(100).tolist() == [1, 1] and own_lives.count_cleared(
+        200
+    ).tolist() == [2, 1]
+    lives = {"online": own_lives, "suffix-predictor": null}
     text, numbers, *_ = report(SimpleNamespace(config=config, host_measured=lives))
     assert "| online | 1.00 [1.00, 1.00] | 1.50" in text and "(1 of 2)" in text
     assert numbers["finished"]["online"] == [[50, 150], [90, np.inf]]
@@ -76,16 +78,16 @@ def test_a_run_is_written_gone_on_with_and_not_written_over(tmp_path, capsys, mo
     flags = [f"--runs-dir={tmp_path}", "--seeds=2", "--budget=60", "--checkpoints=60"]
     flags += ["--curriculum", "micro1", "--methods", "frozen", "--learner.memory=32"]
     assert program.main([*flags, "--dry-run"]) == {}
-    found = program.main(flags)
-    assert found["frozen"].finished.shape == (2, 1)
+    lives_by_method = program.main(flags)
+    assert lives_by_method["frozen"].finished.shape == (2, 1)
     with pytest.raises(SystemExit):
         program.main(flags)
     assert "--overwrite" in capsys.readouterr().err
     run = tmp_path / "gradual_learning_online" / "quick"
     assert (run / "summary.json").exists() and "| frozen |" in (run / "summary.md").read_text()
     monkeypatch.setattr(program, "play_lives", None)  # what is there is not played again
-    again = program.main([*flags, "--resume"])["frozen"]
-    np.testing.assert_array_equal(again.finished, found["frozen"].finished)
+    resumed = program.main([*flags, "--resume"])["frozen"]
+    np.testing.assert_array_equal(resumed.finished, lives_by_method["frozen"].finished)
     piece = run / "streams" / "frozen.json"
     piece.write_text(piece.read_text().replace("null", "1.0", 1))
     with pytest.raises(SystemExit, match="1"):

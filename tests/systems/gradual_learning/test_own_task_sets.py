@@ -118,7 +118,7 @@ LINES = (("a?", "b"),)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"title": "another"}, "name: got 'micro1'; accepted: a name that no other"),
         ({"name": "x", "lines": ()}, "lines: got '0 lines'; accepted: 1 to 4096"),
@@ -140,8 +140,8 @@ LINES = (("a?", "b"),)
         ({"name": "x", "tolerance": 9}, "tolerance: got 9; accepted: an integer from 0 to 3"),
     ],
 )
-def test_what_cannot_be_registered_is_refused(given, message):
+def test_what_cannot_be_registered_is_refused(fields, message):
     count = len(TASK_SETS)
     with pytest.raises(ValueError, match=message):
-        dataclasses.replace(StreamTaskSet("micro1", "mine"), **given).register()
+        dataclasses.replace(StreamTaskSet("micro1", "mine"), **fields).register()
     assert len(TASK_SETS) == count

@@ -24,7 +24,7 @@ TOGETHER = PERMUTATIONS.index("alphanumeric")
 PRINTABLE = PERMUTATIONS.index("printable")
 
 
-def drawn(env, *kinds):
+def sample_streams(env, *kinds):
     """A stream of each task set, for each kind; those of one task set have the same key."""
     keys = jax.random.split(jax.random.key(3), len(NAMES))
     curricula = [Curriculum((name,), "mixture") for name in NAMES]
@@ -35,10 +35,10 @@ def drawn(env, *kinds):
     return jax.tree.map(lambda *x: jnp.concatenate(x), *several)
 
 
-def played(env, tasks, agent):
-    """What the learner saw and said, and what it was paid, `[T, N]`."""
+def play_streams(env, tasks, agent):
+    """Returns the learner's inputs and replies, and its rewards, `[T, N]`."""
     count = len(tasks.count)
-    no = jnp.zeros(count, bool)
+    false = jnp.zeros(count, bool)
 
     @jax.jit
     def play(tasks):
@@ -46,14 +46,20 @@ def played(env, tasks, agent):
 
         def body(loop, number):
             state, reward, carry = loop
-            seen = jax.vmap(env.observe)(state, tasks)
-            told = jax.vmap(env.privileged)(state, tasks)
-            start = no | (number == 0)
-            moment = TimeStep(seen, reward, no, no, start, start, {}, told)
-            says, _, carry = agent.act(None, (), carry, moment)
-            moved = jax.vmap(env.move, (0, 0, None, 0))(state, says, (), tasks)
-            text = told["text"], told["target"]
-            return (moved.state, moved.reward, carry), (seen, says, moved.reward, moved.info, text)
+            inputs = jax.vmap(env.observe)(state, tasks)
+            views = jax.vmap(env.privileged)(state, tasks)
+            start = false | (number == 0)
+            moment = TimeStep(inputs, reward, false, false, start, start, {}, views)
+            replies, _, carry = agent.act(None, (), carry, moment)
+            moved = jax.vmap(env.move, (0, 0, None, 0))(state, replies, (), tasks)
+            text = views["text"], views["target"]
+            return (moved.state, moved.reward, carry), (
+                inputs,
+                replies,
+                moved.reward,
+                moved.info,
+                text,
+            )
 
         start = state, jnp.zeros(count), agent.initial_carry(count)
         return jax.lax.scan(body, start, jnp.arange(STEPS))[1]
@@ -63,13 +69,13 @@ def played(env, tasks, agent):
 
 def block(kinds):
     """The experts, each on all task sets and kinds."""
-    each = len(NAMES) * kinds
+    count = len(NAMES) * kinds
     agents = [experts.oracle(), experts.solver(), experts.teacher_agent(), answering.echo()]
-    return by_block([*agents, experts.suffix_predictor(256)], [each] * 5)
+    return by_block([*agents, experts.suffix_predictor(256)], [count] * 5)
 
 
 @pytest.fixture(scope="module")
-def both():
+def streams_of_both():
     """The same streams without and with a permutation of each kind, `[T, experts, ...]`."""
     plain_env = ByteStream(families=("mapping",), max_tasks=1, with_text=True)
     env = ByteStream(families=("mapping",), max_tasks=1, with_text=True, permuted=True)
@@ -77,20 +83,20 @@ def both():
     def five(tasks):
         return jax.tree.map(lambda x: jnp.concatenate([x] * 5), tasks)
 
-    plain = played(plain_env, five(drawn(plain_env, None)), block(1))
-    tasks = drawn(env, *range(4))
-    several = played(env, five(tasks), block(4))
+    plain = play_streams(plain_env, five(sample_streams(plain_env, None)), block(1))
+    tasks = sample_streams(env, *range(4))
+    several = play_streams(env, five(tasks), block(4))
 
-    def shaped(x, kinds):
+    def by_kind(x, kinds):
         return x.reshape(STEPS, 5, kinds, len(NAMES), *x.shape[2:])
 
-    plain = jax.tree.map(lambda x: shaped(x, 1), plain)
-    return plain, jax.tree.map(lambda x: shaped(x, 4), several), np.asarray(tasks.shown)
+    plain = jax.tree.map(lambda x: by_kind(x, 1), plain)
+    return plain, jax.tree.map(lambda x: by_kind(x, 4), several), np.asarray(tasks.shown)
 
 
 def test_a_permutation_can_be_undone_and_stays_within_its_bytes():
     env = ByteStream(families=("mapping",), max_tasks=1, permuted=True)
-    tasks = drawn(env, *range(4))
+    tasks = sample_streams(env, *range(4))
     shown, meant = np.asarray(tasks.shown), np.asarray(tasks.meant)
     assert (np.take_along_axis(meant, shown.astype(int), 1) == np.arange(256)).all()
     shown = shown.reshape(4, len(NAMES), 256)
@@ -123,35 +129,40 @@ def test_shares_of_the_ways():
     assert len({row.tobytes() for row in np.asarray(shown)}) == 1 + (~plain).sum()
 
 
-def test_what_is_said_and_paid_is_the_same_but_for_the_bytes(both):
-    plain, permuted, shown = both
+def test_what_is_said_and_paid_is_the_same_but_for_the_bytes(streams_of_both):
+    plain, permuted, shown = streams_of_both
     shown = shown.reshape(4, len(NAMES), 256)
-    seen, said, paid, info, text = plain
+    inputs, replies, rewards, info, text = plain
     seen_too, said_too, paid_too, info_too, text_too = permuted
     # Oracle, solver, teacher and echo know the alphabet, or need not; the last is the null.
     for kind in range(4):
         for task in range(len(NAMES)):
             table = shown[kind, task]
             for expert in range(4):
-                where, there = (expert, kind, task), (expert, 0, task)
-                mine, theirs = (slice(None), *where), (slice(None), *there)
-                assert (seen_too[mine] == table[seen[theirs]]).all(), where
-                assert (said_too[mine] == table[said[theirs]]).all(), where
-                assert (paid_too[mine] == paid[theirs]).all(), where
+                index, plain_index = (expert, kind, task), (expert, 0, task)
+                permuted_entries, plain_entries = (slice(None), *index), (slice(None), *plain_index)
+                assert (seen_too[permuted_entries] == table[inputs[plain_entries]]).all(), index
+                assert (said_too[permuted_entries] == table[replies[plain_entries]]).all(), index
+                assert (paid_too[permuted_entries] == rewards[plain_entries]).all(), index
                 for name, values in info.items():
-                    assert (info_too[name][mine] == values[theirs]).all(), (name, where)
-                for one, other in zip(text, text_too, strict=True):
-                    assert (other[mine] == table[one[theirs]]).all(), where
-    assert paid[:, 0].max() == 1 and info["solved"][:, 0].sum() > len(NAMES)
-    assert (paid_too[:, 0].sum(0) == paid[:, 0, 0].sum(0)).all()
+                    assert (info_too[name][permuted_entries] == values[plain_entries]).all(), (
+                        name,
+                        index,
+                    )
+                for plain_text, permuted_text in zip(text, text_too, strict=True):
+                    assert (
+                        permuted_text[permuted_entries] == table[plain_text[plain_entries]]
+                    ).all(), index
+    assert rewards[:, 0].max() == 1 and info["solved"][:, 0].sum() > len(NAMES)
+    assert (paid_too[:, 0].sum(0) == rewards[:, 0, 0].sum(0)).all()
 
 
-def test_the_null_is_the_same_but_for_the_bytes_where_classes_stay(both):
+def test_the_null_is_the_same_but_for_the_bytes_where_classes_stay(streams_of_both):
     """It knows digits, letters, periods and silence, and no more, where feedback tells answers."""
-    plain, permuted, shown = both
-    told = [NAMES.index(name) for name in ("micro5.6", "micro5.10", "micro5.18")]
+    plain, permuted, shown = streams_of_both
+    sets_with_feedback = [NAMES.index(name) for name in ("micro5.6", "micro5.10", "micro5.18")]
     shown = shown.reshape(4, len(NAMES), 256)
-    for task in told:
+    for task in sets_with_feedback:
         table = shown[WITHIN, task]
         assert (permuted[1][:, 4, WITHIN, task] == table[plain[1][:, 4, 0, task]]).all()
         assert (permuted[2][:, 4, WITHIN, task] == plain[2][:, 4, 0, task]).all()
@@ -176,7 +187,7 @@ def test_chances_that_are_none_are_refused(chances):
 
 def test_descriptions_are_in_the_streams_alphabet():
     env = ByteStream(families=("mapping",), max_tasks=1, permuted=True)
-    task = jax.tree.map(lambda x: x[3], drawn(env, PRINTABLE))
+    task = jax.tree.map(lambda x: x[3], sample_streams(env, PRINTABLE))
     observation, state = env.reset(jax.random.key(0), task)
     words = env.describe(state, task)
     assert repr(chr(int(observation))) in words

@@ -26,14 +26,14 @@ from gpicljax.systems.gradual_learning.measures.streams import (
 STEPS = 300
 
 
-def copying(told):
+def copying(tells_logits):
     """Says what it hears; the bytes that it finds likely are told, or not."""
 
     def act(keys, params, carry, timestep):
         heard = timestep.observation
         shares = 0.6 * jax.nn.one_hot(heard, 256)
         shares += 0.3 * jax.nn.one_hot(65, 256) + 0.1 * jax.nn.one_hot(66, 256)
-        return heard, {"logits": jnp.log(shares + 1e-9)} if told else {}, carry
+        return heard, {"logits": jnp.log(shares + 1e-9)} if tells_logits else {}, carry
 
     return Agent(lambda batch: (), act)
 
@@ -46,8 +46,12 @@ def stream():
     tasks = streams_of(jax.random.key(0), env, [curriculum], STEPS)
     task = jax.tree.map(lambda x: x[0], tasks)
     key = jax.random.key(1)
-    record = jax.jit(lambda key: record_stream(key, env, copying(told=True), (), task, STEPS))
-    play = jax.jit(lambda key: play_streams(key, env, copying(told=False), (), tasks, STEPS))
+    record = jax.jit(
+        lambda key: record_stream(key, env, copying(tells_logits=True), (), task, STEPS)
+    )
+    play = jax.jit(
+        lambda key: play_streams(key, env, copying(tells_logits=False), (), tasks, STEPS)
+    )
     return jax.device_get(record(key)), jax.device_get(play(key))
 
 
@@ -73,13 +77,13 @@ def test_likely_bytes_are_those_of_the_policy(stream):
 
 def by_hand(**changes):
     """Seven steps of two task sets; the third instance is cut off, and so are two steps."""
-    said = np.array([97, 32, 10, 98, 200, 99, 100, 0, 0])
-    nine = len(said)
+    output = np.array([97, 32, 10, 98, 200, 99, 100, 0, 0])
+    nine = len(output)
     choices = np.tile([97, 98, 99, 100, 101], (nine, 1))
     steps = StreamSteps(
         length=np.int32(7),
         heard=np.array([104, 105, 32, 46, 59, 120, 121, 0, 0]),
-        said=said,
+        said=output,
         reward=np.array([1.0, 0, -1, 0, 1, 0, -1, 0, 0]),
         task=np.array([0, 0, 0, 0, 3, 3, 3, 0, 0]),
         instance=np.array([0, 0, 1, 1, 2, 2, 2, 0, 0]),
@@ -97,12 +101,12 @@ def by_hand(**changes):
 def test_everything_is_in_the_page():
     text = stream_page(by_hand(), title="A <stream>", about={"of": "seed 0"})
     assert not re.search(r"https?://|\bsrc=|\bhref=|url\(|@import", text)
-    told = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
-    assert told["last"] == 7 and told["chapters"] == [0, 2, 4]
-    assert told["actions"] == ["a", "space", "0a", "b", "c8", "c", "d"]
-    assert told["words"][2] == "micro1, instance 1, question 0; 1 instances solved in a row"
-    assert len(told["words"]) == 8 and "return +0" in text
-    stream = told["stream"]
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert data["last"] == 7 and data["chapters"] == [0, 2, 4]
+    assert data["actions"] == ["a", "space", "0a", "b", "c8", "c", "d"]
+    assert data["words"][2] == "micro1, instance 1, question 0; 1 instances solved in a row"
+    assert len(data["words"]) == 8 and "return +0" in text
+    stream = data["stream"]
     assert base64.b64decode(stream["heard"]) == b"hi .;xy"
     assert list(base64.b64decode(stream["chance"]))[:2] == [128, 5]
     assert list(base64.b64decode(stream["choices"]))[:6] == [97, 98, 99, 100, 101, 97]
@@ -115,8 +119,8 @@ def test_everything_is_in_the_page():
 
 def test_an_instance_that_ends_with_the_recording_is_told():
     steps = by_hand(ended=by_hand().ended | (np.arange(9) == 6))
-    told = json.loads(re.search(r'id="data">(.*?)</script>', stream_page(steps, title=""))[1])
-    assert [each["end"] for each in told["stream"]["instances"]] == [1, 3, 6]
+    data = json.loads(re.search(r'id="data">(.*?)</script>', stream_page(steps, title=""))[1])
+    assert [instance["end"] for instance in data["stream"]["instances"]] == [1, 3, 6]
 
 
 @pytest.mark.parametrize("steps", [by_hand(length=0), by_hand(length=1)])
@@ -156,17 +160,17 @@ def test_rows_are_read_in_columns(tmp_path):
       $("whole").dispatchEvent(new MouseEvent("click", end));
       say(document.body.dataset.step + " " + $("likely").children.length);
     """
-    said = said_by(browse(stream_page(by_hand(), title="Stream"), tmp_path, script))
+    output = said_by(browse(stream_page(by_hand(), title="Stream"), tmp_path, script))
     middle, minus = "\N{MIDDLE DOT}", "\N{MINUS SIGN}"
     # An instance's verdict shows when it has ended.
-    assert said[0] == "micro1: 0 \N{CHECK MARK}||1 \N{BALLOT X}||micro4: 2||"
-    assert said[1] == f"h|i|{middle}|.|;|x|y"
-    assert said[2] == f"a|{middle}|0a|b|c8|c|d"
-    assert said[3] == f"+||{minus}||+||"
-    assert said[4] == "Task set 2, micro4; instance 2"
+    assert output[0] == "micro1: 0 \N{CHECK MARK}||1 \N{BALLOT X}||micro4: 2||"
+    assert output[1] == f"h|i|{middle}|.|;|x|y"
+    assert output[2] == f"a|{middle}|0a|b|c8|c|d"
+    assert output[3] == f"+||{minus}||+||"
+    assert output[4] == "Task set 2, micro4; instance 2"
     # Bytes, bars and shares of what is likely at this step; what it says is among them.
-    assert said[5] == "a  50 % b  20 % c  10 % d  10 % e  5 %"
-    assert said[6:] == ["4 Task set 2, micro4; instance 2", "0", "3", "7 0"]
+    assert output[5] == "a  50 % b  20 % c  10 % d  10 % e  5 %"
+    assert output[6:] == ["4 Task set 2, micro4; instance 2", "0", "3", "7 0"]
 
 
 @in_browser
@@ -176,5 +180,5 @@ def test_an_agent_that_tells_no_chances_has_none(tmp_path):
       show(3);
       say([$("likely-box").hidden, document.querySelectorAll("#rows i").length]);
     """
-    said = said_by(browse(stream_page(steps, title="Stream"), tmp_path, script))
-    assert said == ["true,0"]
+    output = said_by(browse(stream_page(steps, title="Stream"), tmp_path, script))
+    assert output == ["true,0"]

@@ -79,7 +79,9 @@ def test_a_budget_ends_the_rows_and_that_is_said(tmp_path):
     _, agent, note = row
     whole = 0 if agent is None else len(agent.seeds[0].trials.length)
     assert whole < 3 and note == f"lakes, raw: {whole} of 3 trials are whole"
-    assert model.requests == 2 * ACTIONS and "--llm.max-queries 12" in options.spent(ledger)
+    assert model.requests == 2 * ACTIONS and "--llm.max-queries 12" in options.summarise_spending(
+        ledger
+    )
 
 
 def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):

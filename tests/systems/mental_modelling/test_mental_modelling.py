@@ -49,37 +49,41 @@ def pendulum(actions, states=None):
 
 
 def test_every_question_gives_and_asks_for_what_it_says():
-    asked = {name: build_queries(car(), name, history=2) for name in QUESTIONS}
+    queries = {name: build_queries(car(), name, history=2) for name in QUESTIONS}
     # The last step of an episode has a next action, but no next state.
-    assert asked["next_action"].episode.tolist() == [0, 0, 0, 1, 1]
-    assert asked["next_action"].step.tolist() == [2, 3, 4, 2, 3]
-    assert asked["next_action"].truth[:, 0].tolist() == [2, 1, 2, 0, 1]
+    assert queries["next_action"].episode.tolist() == [0, 0, 0, 1, 1]
+    assert queries["next_action"].step.tolist() == [2, 3, 4, 2, 3]
+    assert queries["next_action"].truth[:, 0].tolist() == [2, 1, 2, 0, 1]
     for name in QUESTIONS[1:]:
-        assert asked[name].step.tolist() == [2, 3, 2] and asked[name].history == 2
-    assert asked["last_action"].truth[:, 0].tolist() == [2, 1, 0]
+        assert queries[name].step.tolist() == [2, 3, 2] and queries[name].history == 2
+    assert queries["last_action"].truth[:, 0].tolist() == [2, 1, 0]
     # To four decimals 0.20001 is 0.2; from it to 0.1 is a fall, from 0.1 to 0.3 a rise.
     changes = [[0, 0], [1, 0], [2, 0]]
-    assert asked["next_state"].truth.tolist() == asked["last_state"].truth.tolist() == changes
-    given = {
+    assert queries["next_state"].truth.tolist() == queries["last_state"].truth.tolist() == changes
+    premises = {
         name: [f for f in ("state", "action", "reward", "next_state") if getattr(q, f) is not None]
-        for name, q in asked.items()
+        for name, q in queries.items()
     }
-    assert given == {
+    assert premises == {
         "next_action": ["state"],
         "last_action": ["state", "next_state"],
         "next_state": ["state", "action", "reward"],
         "last_state": ["action", "next_state"],
     }
-    query = asked["last_action"]
+    query = queries["last_action"]
     assert query.past_states[0].tolist() == [[0.1, 5], [0.2, 4]]
     assert query.past_actions[0].tolist() == [0, 2] and (query.past_rewards == -1).all()
     assert query.state[0].tolist() == [0.2, 3] and query.next_state[0].tolist() == [0.1, 2]
     # All sizes of history can be asked the same queries.
     for history in (0, 1, 2):
-        some = build_queries(car(), "next_state", history=history, first=2, decimals=5)
-        assert some.step.tolist() == [2, 3, 2] and some.past_states.shape == (3, history, 2)
+        sized_queries = build_queries(car(), "next_state", history=history, first=2, decimals=5)
+        assert sized_queries.step.tolist() == [2, 3, 2] and sized_queries.past_states.shape == (
+            3,
+            history,
+            2,
+        )
         # To five decimals it is no more 0.2, but nothing that follows is another change.
-        assert some.truth.tolist() == changes and some.state[0, 0] == 0.20001
+        assert sized_queries.truth.tolist() == changes and sized_queries.state[0, 0] == 0.20001
 
 
 def test_what_cannot_be_asked_is_refused():
@@ -113,8 +117,8 @@ def test_bins_have_one_convention_in_history_truth_and_answers():
     numbers = build_queries(episodes, "next_action", form="absolute", history=0)
     assert bins.truth[:, 0].tolist() == [5, 5, 9, 1, 7]
     assert numbers.truth[0, 0] == 0 and not np.signbit(numbers.truth[0, 0])
-    said = answers_of(numbers, [[0.39], [-0.01], [1.6], [-1.2001], None])
-    done = score_answers(numbers, said)
+    answers = answers_of(numbers, [[0.39], [-0.01], [1.6], [-1.2001], None])
+    done = score_answers(numbers, answers)
     assert done.right.tolist() == [True, False, True, True, False]
     # What is infinite is in no part; a right number in a reply that was not usable is not right.
     endless = np.full((5, 1), np.inf)
@@ -124,28 +128,28 @@ def test_bins_have_one_convention_in_history_truth_and_answers():
 
 
 def test_every_query_counts_and_the_parsed_stand_beside():
-    asked = build_queries(car(), "next_state", history=0)
-    assert asked.truth.tolist() == [[1, 0], [2, 0], [0, 0], [1, 0], [0, 0], [1, 0], [2, 0]]
-    said = [[1, 0], None, [0, 1], [1, 0], "what?", [1], [2, 2]]
-    done = score_answers(asked, answers_of(asked, said))
+    queries = build_queries(car(), "next_state", history=0)
+    assert queries.truth.tolist() == [[1, 0], [2, 0], [0, 0], [1, 0], [0, 0], [1, 0], [2, 0]]
+    answers = [[1, 0], None, [0, 1], [1, 0], "what?", [1], [2, 2]]
+    done = score_answers(queries, answers_of(queries, answers))
     assert (done.queries, done.parsed) == (7, 4) and done.right.nonzero()[0].tolist() == [0, 3]
     assert done.accuracy == 2 / 7 and done.accuracy_of_parsed == 2 / 4
     assert done.element_accuracy == 6 / 14 and done.element_accuracy_of_parsed == 6 / 8
     assert done.elements.tolist() == [4 / 7, 2 / 7]
     assert done.elements_of_parsed.tolist() == [1, 0.5] and np.isnan(done.absolute_error).all()
-    silent = score_answers(asked, answers_of(asked, [None] * 7))
+    silent = score_answers(queries, answers_of(queries, [None] * 7))
     assert silent.accuracy == 0 and np.isnan(silent.accuracy_of_parsed)
     # A right value in a reply that was not usable is worth nothing.
-    assert score_answers(asked, Answers(asked.truth, np.zeros(7, bool))).element_accuracy == 0
-    assert score_answers(asked, Answers(asked.truth, np.ones(7, bool))).accuracy == 1
+    assert score_answers(queries, Answers(queries.truth, np.zeros(7, bool))).element_accuracy == 0
+    assert score_answers(queries, Answers(queries.truth, np.ones(7, bool))).accuracy == 1
     # Five queries are of one episode, two of the other: of one kind each, 0 is the worst draw.
-    interval = accuracy_interval(asked, done)
+    interval = accuracy_interval(queries, done)
     assert interval.count == 2 and interval.mean == 2 / 7
     assert interval.low == 0 and 0.4 < interval.high <= 0.5
     with pytest.raises(ValueError, match="values: got 6; accepted: 7 entries"):
-        answers_of(asked, said[:6])
+        answers_of(queries, answers[:6])
     with pytest.raises(ValueError, match="answers.values: got"):
-        score_answers(asked, Answers(asked.truth[:6], np.ones(6, bool)))
+        score_answers(queries, Answers(queries.truth[:6], np.ones(6, bool)))
 
 
 def values(rule, episodes, question, **settings):
@@ -185,12 +189,12 @@ def test_numbered_states_are_asked_for_by_number():
     states = np.array([0, 1, 2, 0, 1, 2, 0, 1])
     lake = episodes_from_arrays([states], [np.arange(8) % 3], [np.zeros(8)], num_states=16, **LAKE)
     for question in ("next_state", "last_state"):
-        asked = build_queries(lake, question, history=5)
-        wanted = [[0], [1]] if question == "next_state" else [[2], [0]]
-        assert asked.truth.tolist() == wanted and asked.form == "discrete"
+        queries = build_queries(lake, question, history=5)
+        truths = [[0], [1]] if question == "next_state" else [[2], [0]]
+        assert queries.truth.tolist() == truths and queries.form == "discrete"
         # A circle: what came of the same before comes again.
-        assert nearest_neighbour(asked).values.tolist() == wanted
-        assert ridge(asked).values.tolist() == wanted
+        assert nearest_neighbour(queries).values.tolist() == truths
+        assert ridge(queries).values.tolist() == truths
     assert values(copy_last, lake, "next_state", history=5) == [[2], [0]]
     assert values(copy_last, lake, "last_state", history=5) == [[0], [1]]
 
@@ -199,18 +203,18 @@ def test_ridge_regression_is_that_of_the_closed_form_and_finds_a_linear_law():
     rng = np.random.default_rng(0)
     states = rng.normal(size=(9, 2))
     actions = np.clip(0.3 * states[:, 0] - 0.2 * states[:, 1] + 0.1, -2, 2)
-    asked = build_queries(pendulum(actions, states), "next_action", form="absolute", history=6)
-    close = ridge(asked, penalty=1e-6)
-    assert np.abs(close.values - asked.truth).max() < 2e-4 and len(asked.truth) == 3
+    queries = build_queries(pendulum(actions, states), "next_action", form="absolute", history=6)
+    close = ridge(queries, penalty=1e-6)
+    assert np.abs(close.values - queries.truth).max() < 2e-4 and len(queries.truth) == 3
     # The same by the other form: as many unknowns as inputs.
-    x, y = asked.past_states[0], asked.past_actions[0, :, 0]
+    x, y = queries.past_states[0], queries.past_actions[0, :, 0]
     mean, scale = x.mean(0), x.std(0)
     z = (x - mean) / scale
     weights = np.linalg.solve(z.T @ z + 0.7 * np.eye(2), z.T @ (y - y.mean()))
-    expected = y.mean() + (asked.state[0] - mean) / scale @ weights
-    assert ridge(asked, penalty=0.7).values[0, 0] == pytest.approx(expected, abs=6e-5)
+    expected = y.mean() + (queries.state[0] - mean) / scale @ weights
+    assert ridge(queries, penalty=0.7).values[0, 0] == pytest.approx(expected, abs=6e-5)
     with pytest.raises(ValueError, match="penalty: got 0"):
-        ridge(asked, penalty=0)
+        ridge(queries, penalty=0)
 
 
 def test_no_rule_sees_what_is_asked_for():
@@ -227,14 +231,16 @@ def test_no_rule_sees_what_is_asked_for():
         other_states, other_actions = states.copy(), actions.copy()
         other_states[hidden[question][0]] += 5
         other_actions[hidden[question][1]] *= -1
-        asked = build_queries(pendulum(actions, states), question, history=5, first=20)
-        other = build_queries(pendulum(other_actions, other_states), question, history=5, first=20)
-        assert not np.array_equal(asked.truth[0], other.truth[0])
+        queries = build_queries(pendulum(actions, states), question, history=5, first=20)
+        other_queries = build_queries(
+            pendulum(other_actions, other_states), question, history=5, first=20
+        )
+        assert not np.array_equal(queries.truth[0], other_queries.truth[0])
         # Nor is the truth read off the queries.
-        blank = dataclasses.replace(other, truth=np.zeros_like(other.truth))
-        said, again = baseline_answers(asked), baseline_answers(blank)
+        blank = dataclasses.replace(other_queries, truth=np.zeros_like(other_queries.truth))
+        answers, blank_answers = baseline_answers(queries), baseline_answers(blank)
         for name in BASELINES:
-            same = np.array_equal(said[name].values[0], again[name].values[0])
+            same = np.array_equal(answers[name].values[0], blank_answers[name].values[0])
             assert same, (question, name)
 
 
@@ -245,11 +251,13 @@ def test_ten_thousand_queries_take_seconds():
     lander = {"environment": "LunarLander-v3", "action_space": Discrete(4), "agent": "PPO"}
     episodes = episodes_from_arrays([*states], [*actions], [*np.ones((40, 274))], **lander)
     start = time.process_time()
-    asked = build_queries(episodes, "next_state", history=20)
+    queries = build_queries(episodes, "next_state", history=20)
     built = time.process_time() - start
-    scores = {name: score_answers(asked, said) for name, said in baseline_answers(asked).items()}
+    scores = {
+        name: score_answers(queries, answers) for name, answers in baseline_answers(queries).items()
+    }
     total = time.process_time() - start
-    assert len(asked.truth) > 10_000 and len(scores) == len(BASELINES)
+    assert len(queries.truth) > 10_000 and len(scores) == len(BASELINES)
     # A random walk: no better than one in two for each element, never unchanged.
     assert abs(scores["same change"].element_accuracy - 0.5) < 0.01
     assert scores["copy last"].element_accuracy < 0.01

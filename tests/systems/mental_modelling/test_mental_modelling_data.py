@@ -34,9 +34,9 @@ def steps(length, dim=2):
     }
 
 
-def same(one, other):
-    for field in dataclasses.fields(one):
-        a, b = getattr(one, field.name), getattr(other, field.name)
+def same(first, second):
+    for field in dataclasses.fields(first):
+        a, b = getattr(first, field.name), getattr(second, field.name)
         assert np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b, field.name
 
 
@@ -58,8 +58,8 @@ def test_recorded_episodes_are_those_that_were_lived(tmp_path):
     assert np.array_equal(lake.returns, lake.rewards.sum(1))
     # Every step leads to the same square or to a neighbour, and no episode goes on in a hole.
     going = lake.is_step[:, 1:]
-    there, back = np.divmod(lake.states[:, 1:], 4), np.divmod(lake.states[:, :-1], 4)
-    moved = abs(there[0] - back[0]) + abs(there[1] - back[1])
+    rows_after, back = np.divmod(lake.states[:, 1:], 4), np.divmod(lake.states[:, :-1], 4)
+    moved = abs(rows_after[0] - back[0]) + abs(rows_after[1] - back[1])
     assert (moved[going] <= 1).all() and moved[going].any()
     assert not np.isin(lake.states[lake.is_step], (5, 7, 11, 12, 15)).any()
     save_episodes(tmp_path / "lake", lake)
@@ -125,7 +125,7 @@ def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):
     assert read.actions[1].tolist() == [0, 1, 2, 0, 0] and read.returns.tolist() == [-5, -3]
     # Gymnasium's rollouts have a last observation, and no axis of a vector environment.
     lived = [np.arange(12.0).reshape(6, 2), np.arange(8.0).reshape(4, 2)]
-    own = episodes_from_arrays(
+    rollouts = episodes_from_arrays(
         [x.astype(np.float32) for x in lived],
         [np.arange(5) % 3, np.arange(3)],
         [-np.ones(5), -np.ones(3)],
@@ -133,7 +133,7 @@ def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):
         checkpoint="abc",
         **CAR,
     )
-    same(read, own)
+    same(read, rollouts)
     same(join_episodes(*(read_npz(p, agent="DQN", checkpoint="abc", **CAR) for p in paths)), read)
 
     goals = {f"{kind}_goals": np.ones((6, 1, 3)) for kind in ("achieved", "desired")}
@@ -153,11 +153,11 @@ def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):
         take_episodes(read, np.array([1, 0])),
     )
     assert take_episodes(push, [0, 0]).agents == ("DDPG", "DDPG")
-    for which in ([2], [-1], [], read.length > 9, [0.0]):
+    for indices in ([2], [-1], [], read.length > 9, [0.0]):
         with pytest.raises(
             ValueError, match=r"indices: got .*; accepted: integers from 0 to 1, or"
         ):
-            take_episodes(read, which)
+            take_episodes(read, indices)
 
 
 @pytest.mark.parametrize(

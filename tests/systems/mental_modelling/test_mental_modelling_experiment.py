@@ -35,46 +35,50 @@ def episode(path, seed, steps=14):
 
 def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    where = ["--env", "MountainCar-v0", "--out", "data"]
+    flags = ["--env", "MountainCar-v0", "--out", "data"]
     for n, agent in enumerate(("mine 0", "mine 1", "yours 1")):
         files = [episode(tmp_path / f"{n}{k}.npz", 10 * n + k) for k in range(2)]
-        experiment.main(["load", *files, "--agent", agent, *where])
+        experiment.main(["load", *files, "--agent", agent, *flags])
     assert load_episodes("data/MountainCar-v0/mine_1").agents == ("mine 1",) * 2
     small = ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
     small += ["--reader.heads", "1", "--histories", "0", "2", "5", "40", "--no-progress"]
     # A model that is not there is refused before a reader is trained.
     with pytest.raises(SystemExit) as error:
         experiment.main(["--data", "data", "--llm.endpoint=http://127.0.0.1:9/v1"])
-    said = capsys.readouterr().err
-    assert error.value.code == 2 and said.startswith("error: --llm.endpoint: got 'http://127")
+    output = capsys.readouterr().err
+    assert error.value.code == 2 and output.startswith("error: --llm.endpoint: got 'http://127")
     # A language model is asked some of the same, and its replies are kept.
     model = FakeModel("[ANSWER: 1]")
     small += ["--asked", "3", "--other-kinds", "--seeds", "2"]
     with serve_chat_model(model) as endpoint:
-        asked = [f"--llm.endpoint={endpoint}", "--llm.model=fake"]
-        assert experiment.main(["--data", "data", *small, *asked, "--dry-run"]) is None
+        model_flags = [f"--llm.endpoint={endpoint}", "--llm.model=fake"]
+        assert experiment.main(["--data", "data", *small, *model_flags, "--dry-run"]) is None
         assert "fake: 45 requests, about" in capsys.readouterr().out and model.requests == 0
-        outcome = experiment.main(["--data", "data", *small, *asked])
-    said = capsys.readouterr().out
-    assert "fake: 45 requests" in said and "stopped" not in said
-    assert "| MountainCar-v0 | next action |" in said and "87.1 (Llama3-70b)" in said
+        outcome = experiment.main(["--data", "data", *small, *model_flags])
+    output = capsys.readouterr().out
+    assert "fake: 45 requests" in output and "stopped" not in output
+    assert "| MountainCar-v0 | next action |" in output and "87.1 (Llama3-70b)" in output
     rows, compared, about = load_rows(outcome.run.path / "results.json")
     # A history of 40 is longer than the episodes, and is left out.
     assert {row.history for row in rows} == {0, 2, 5}
     assert {"copy last", "reader", "reader of other kinds"} < {row.answerer for row in rows}
-    assert "points behind the reader" in said and "other kinds - reader | over readers |" in said
-    told = [row for row in rows if row.answerer == "fake"]
-    assert len(told) == 5 * 3 and model.requests == 3 * len(told)
-    assert {row.parsed for row in told if row.question.endswith("action")} == {1.0}
-    assert {row.parsed for row in told if row.question.endswith("state")} == {0.0}
-    assert len([*(outcome.run.path / "replies" / "indexed").iterdir()]) == len(told)
+    assert (
+        "points behind the reader" in output and "other kinds - reader | over readers |" in output
+    )
+    model_rows = [row for row in rows if row.answerer == "fake"]
+    assert len(model_rows) == 5 * 3 and model.requests == 3 * len(model_rows)
+    assert {row.parsed for row in model_rows if row.question.endswith("action")} == {1.0}
+    assert {row.parsed for row in model_rows if row.question.endswith("state")} == {0.0}
+    assert len([*(outcome.run.path / "replies" / "indexed").iterdir()]) == len(model_rows)
     assert about["tasks"]["MountainCar-v0"]["agents"] == 1
-    beside = [each for each in compared if each.answerer == "fake"]
-    assert {each.prompt for each in beside} == {row.prompt for row in told}
+    model_comparisons = [comparison for comparison in compared if comparison.answerer == "fake"]
+    assert {comparison.prompt for comparison in model_comparisons} == {
+        row.prompt for row in model_rows
+    }
     # Three queries in each of two sizes of history, as those that the null answers beside it.
-    assert {(each.queries, each.echoes) for each in beside} == {(6, 0)}
-    nulls = {each.null for each in compared if each.question == "next_action"}
-    assert nulls == {beside[0].null, "reader"}
+    assert {(comparison.queries, comparison.echoes) for comparison in model_comparisons} == {(6, 0)}
+    nulls = {comparison.null for comparison in compared if comparison.question == "next_action"}
+    assert nulls == {model_comparisons[0].null, "reader"}
     # Both readers answer the same queries, and rules answer each once.
     trained = [x for x in compared if "reader" in x.answerer]
     assert {len(x.leads) for x in trained} == {2} and len(trained) == 5 * 3
@@ -89,16 +93,16 @@ def replies_are_reviewed(run, capsys):
     """A sheet from the replies of a run, filled by two reviewers, and scored."""
     sheet = ["review", "--run", str(run), "--question", "next_action", "--history"]
     page = experiment.main([*sheet, "2"]).read_text()
-    said = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
-    assert said["model"] == "fake" and len(said["items"]) == 3
-    assert "At step" in said["items"][0]["question"] and said["items"][0]["about"]
+    output = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert output["model"] == "fake" and len(output["items"]) == 3
+    assert "At step" in output["items"][0]["question"] and output["items"][0]["about"]
     (row,) = [
         row
         for row in load_rows(run / "results.json")[0]
         if (row.answerer, row.question, row.history) == ("fake", "next_action", 2)
     ]
-    automatic = [item["automatic"] for item in said["items"]]
-    assert np.mean(automatic) == row.accuracy and {i["reply"] for i in said["items"]} == {
+    automatic = [item["automatic"] for item in output["items"]]
+    assert np.mean(automatic) == row.accuracy and {i["reply"] for i in output["items"]} == {
         "[ANSWER: 1]"
     }
     fewer = json.loads(
@@ -107,14 +111,14 @@ def replies_are_reviewed(run, capsys):
             experiment.main([*sheet, "2", "--replies", "2"]).read_text(),
         )[1]
     )
-    assert len(fewer["items"]) == 2 and fewer["sheet"] != said["sheet"]
+    assert len(fewer["items"]) == 2 and fewer["sheet"] != output["sheet"]
     files = []
     for judge, verdicts in {"anna": (True, False, True), "bert": (True, True, None)}.items():
         items = [
             {"automatic": item["automatic"], "right": right, "errors": ["logic"] if right else []}
-            for item, right in zip(said["items"], verdicts, strict=True)
+            for item, right in zip(output["items"], verdicts, strict=True)
         ]
-        filled = {name: said[name] for name in ("format", "sheet", "model")}
+        filled = {name: output[name] for name in ("format", "sheet", "model")}
         files.append(run / f"{judge}.json")
         files[-1].write_text(json.dumps(filled | {"judge": judge, "items": items}))
     scored = ["review", "--out", str(run / "scored"), "--scored", *map(str, files)]
@@ -142,7 +146,7 @@ def replies_are_reviewed(run, capsys):
 
 
 def test_a_budget_leaves_out_what_was_not_asked(tmp_path):
-    asked = build_queries(episode_from_actions([0, 1, 1, 0, 1] * 4), "next_action", history=2)
+    queries = build_queries(episode_from_actions([0, 1, 1, 0, 1] * 4), "next_action", history=2)
     model = FakeModel('{"answer": "[ANSWER: 1]"}', name="fake")
     with serve_chat_model(model, honours=["response_format"]) as endpoint:
         options = LanguageModelOptions(
@@ -154,10 +158,10 @@ def test_a_budget_leaves_out_what_was_not_asked(tmp_path):
         )
         config = Config(llm=options, runs_dir=tmp_path, asked=9)
         ledger = options.ledger()
-        ((prompt, some, said),) = language_model_answers(config, asked, ledger)
+        ((prompt, answered, output),) = language_model_answers(config, queries, ledger)
     assert prompt == "no-instructions" and model.requests == 5
-    assert len(some.truth) == len(said.answers.parsed) == 5 and said.answers.parsed.all()
-    assert "Asking stopped at --llm.max-queries 5" in options.spent(ledger)
+    assert len(answered.truth) == len(output.answers.parsed) == 5 and output.answers.parsed.all()
+    assert "Asking stopped at --llm.max-queries 5" in options.summarise_spending(ledger)
 
 
 def test_every_task_has_agents_of_two_kinds():
@@ -193,17 +197,20 @@ def test_agents_of_all_skills_are_collected_once(tmp_path, capsys):
     collect = ["collect", "--tasks", "FrozenLake-v1", "--kinds", "q-learning", "--seeds", "2"]
     collect += ["--share", "0.05", "--episodes", "3", "--out", str(tmp_path / "data")]
     experiment.main(collect)
-    found = load_episodes(tmp_path / "data" / "FrozenLake-v1" / "q-learning")
-    assert len(found.length) == 2 * 3 * 3 and len(set(found.checkpoints)) == 6
-    assert found.agents[0] == "q-learning beginner 0" and found.agents[-1] == "q-learning expert 1"
+    episodes = load_episodes(tmp_path / "data" / "FrozenLake-v1" / "q-learning")
+    assert len(episodes.length) == 2 * 3 * 3 and len(set(episodes.checkpoints)) == 6
+    assert (
+        episodes.agents[0] == "q-learning beginner 0"
+        and episodes.agents[-1] == "q-learning expert 1"
+    )
     capsys.readouterr()
     experiment.main(collect)
     assert "18 episodes are there already" in capsys.readouterr().out
     agents = sorted((tmp_path / "data" / "agents" / "FrozenLake-v1").iterdir())
     experiment.main(["collect", "--agents", str(agents[0]), "--out", str(tmp_path / "more")])
     (folder,) = (tmp_path / "more" / "FrozenLake-v1").iterdir()
-    first = found.agents.index(agents[0].name.replace("_", " "))
-    assert load_episodes(folder).checkpoints[0] == found.checkpoints[first]
+    first = episodes.agents.index(agents[0].name.replace("_", " "))
+    assert load_episodes(folder).checkpoints[0] == episodes.checkpoints[first]
     with pytest.raises(SystemExit) as error:
         experiment.main([*collect, "--seed", "1"])
     assert error.value.code == 1 and "choose another --out" in capsys.readouterr().err

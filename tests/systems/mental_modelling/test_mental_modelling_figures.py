@@ -39,11 +39,11 @@ def walk_rows():
     rng = np.random.default_rng(0)
     walk = episode_from_actions(rng.integers(0, 3, 60), rng.normal(size=(60, 2)))
     return [
-        result_row(asked, name, answers)
+        result_row(queries, name, answers)
         for question in ("next_action", "next_state")
         for history in (0, 1, 5)
-        for asked in [build_queries(walk, question, history=history, first=5)]
-        for name, answers in baseline_answers(asked).items()
+        for queries in [build_queries(walk, question, history=history, first=5)]
+        for name, answers in baseline_answers(queries).items()
     ]
 
 
@@ -96,20 +96,20 @@ def test_a_sheet_counts_what_is_ticked(tmp_path):
       say("saved " + JSON.stringify(review()));
     """
     dom = browse(text, tmp_path, script)
-    said = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1].strip().split("\n")
-    said = [line.replace("&lt;", "<").replace("&gt;", ">") for line in said]
-    assert said[0] == "first 0 of 3|\N{EN DASH}|\N{EN DASH}"
-    assert said[1] == "then 3 of 3|67 %|67 %|100 %|1.00"
-    assert said[2] == "counts 0,0,0,0,2,0"
-    assert said[3] == "reply Left. </script><b>"
+    lines = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1].strip().split("\n")
+    lines = [line.replace("&lt;", "<").replace("&gt;", ">") for line in lines]
+    assert lines[0] == "first 0 of 3|\N{EN DASH}|\N{EN DASH}"
+    assert lines[1] == "then 3 of 3|67 %|67 %|100 %|1.00"
+    assert lines[2] == "counts 0,0,0,0,2,0"
+    assert lines[3] == "reply Left. </script><b>"
     file = tmp_path / "review.json"
-    file.write_text(said[4].removeprefix("saved "))
+    file.write_text(lines[4].removeprefix("saved "))
     review = load_review(file)
     assert review.judge == "me" and review.right.tolist() == [1, 0, 1]
     assert review.error_counts == (0, 0, 0, 0, 2, 0)
     assert len(errors_figure([review]).axes[0].get_xticks()) == len(ERRORS)
-    other = dataclasses.replace(review, judge="you")
-    assert agreement_figure([review, other]).axes
+    second_review = dataclasses.replace(review, judge="you")
+    assert agreement_figure([review, second_review]).axes
 
 
 def test_reviews_are_compared_and_damaged_ones_named(tmp_path):

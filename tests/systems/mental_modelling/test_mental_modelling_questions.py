@@ -70,13 +70,13 @@ def test_what_is_asked_is_told_and_what_is_true_is_not():
 
 
 def test_conditions_take_away_what_they_say():
-    asked = build_queries(car(), "next_action", history=1)
-    whole = system_text(asked)
-    plain = system_text(asked, QuestionSettings(dynamics=False))
+    queries = build_queries(car(), "next_action", history=1)
+    whole = system_text(queries)
+    plain = system_text(queries, QuestionSettings(dynamics=False))
     assert "cos(3 * position)" in whole and "cos(" not in plain and "valley" in plain
-    assert "valley" not in system_text(asked, RAW)
+    assert "valley" not in system_text(queries, RAW)
     thinks, answers = (
-        question_text(asked, 0, QuestionSettings(reasons=reasons)) for reasons in (True, False)
+        question_text(queries, 0, QuestionSettings(reasons=reasons)) for reasons in (True, False)
     )
     assert "Think step by step" in thinks and "Think" not in answers
     assert (
@@ -90,7 +90,7 @@ def test_conditions_take_away_what_they_say():
 
 
 def test_goals_are_shown():
-    """Fetch's, whose instructions speak of them; asked about by the element and by the part."""
+    """Fetch's, whose instructions speak of them; queries about by the element and by the part."""
     rng = np.random.default_rng(0)
     steps = 4
     arm = episodes_from_arrays(
@@ -104,11 +104,11 @@ def test_goals_are_shown():
         desired_goals=[np.full((steps, 3), [1.25, 0.5, 0.4249])],
     )
     for question in QUESTIONS:
-        asked = build_queries(arm, question, history=2)
-        _, told = question_messages(asked, 0)
-        assert told.content.startswith("The goal is [1.2500, 0.5000, 0.4249]."), question
-        assert "The goal is a position" in system_text(asked)
-        assert asked.truth.shape[1] == {"action": 4, "state": 25}.get(question[5:], 1)
+        queries = build_queries(arm, question, history=2)
+        _, system = question_messages(queries, 0)
+        assert system.content.startswith("The goal is [1.2500, 0.5000, 0.4249]."), question
+        assert "The goal is a position" in system_text(queries)
+        assert queries.truth.shape[1] == {"action": 4, "state": 25}.get(question[5:], 1)
     assert answer_in("[ANSWER: 0, 9, 5, 5]", build_queries(arm, "next_action")) == [0, 9, 5, 5]
     grips = {name: TASKS[name].actions for name in TASKS if name.startswith("Fetch")}
     assert ["open" in words for words in grips.values()].count(True) == 1
@@ -177,17 +177,19 @@ def test_schemas_hold_to_the_forms_that_are_read():
 def test_the_form_of_an_answer_is_no_answer(tmp_path):
     """A model that repeats what it is shown is not right by it."""
     for question in QUESTIONS:
-        asked = build_queries(car(), question, history=2)
-        shown = question_text(asked, 0)
+        queries = build_queries(car(), question, history=2)
+        shown = question_text(queries, 0)
         form = shown[shown.rindex("[ANSWER:") :]
         assert not any(letter.isdigit() for letter in form)
-        assert answer_in(form, asked) is None and is_echo(form, asked)
-        assert not is_echo("[ANSWER: 1]", asked) and not is_echo("none", asked)
+        assert answer_in(form, queries) is None and is_echo(form, queries)
+        assert not is_echo("[ANSWER: 1]", queries) and not is_echo("none", queries)
     walks = two_walks()
-    asked = build_queries(walks, "next_action", history=1)
-    said = ask_questions(asked, FakeModel("[ANSWER: number]"), tmp_path, RAW)
-    assert said.echoes == len(asked.truth) and not said.answers.parsed.any()
-    assert f"{said.echoes} repeat the placeholder" in said.in_words()
+    queries = build_queries(walks, "next_action", history=1)
+    language_answers = ask_questions(queries, FakeModel("[ANSWER: number]"), tmp_path, RAW)
+    assert (
+        language_answers.echoes == len(queries.truth) and not language_answers.answers.parsed.any()
+    )
+    assert f"{language_answers.echoes} repeat the placeholder" in language_answers.in_words()
 
 
 PAPER = QuestionSettings(wording="paper")
@@ -202,14 +204,14 @@ FIELDS = {
 }
 
 
-def published():
+def published_texts():
     """All texts of the reference, and the file's own words about their source."""
     text = Path(paper.__file__).with_suffix(".toml").read_text(encoding="utf-8")
     return tomllib.loads(text), text
 
 
 def test_the_published_wording_is_the_reference_s():
-    texts, file = published()
+    texts, file = published_texts()
     assert "Copyright 2024-2026 The LLM-X Authors" in file and "Apache License" in file
     assert set(texts["tasks"]) == {
         name for name in TASKS if name not in ("FrozenLake", "CliffWalking")
@@ -217,11 +219,11 @@ def test_the_published_wording_is_the_reference_s():
     parts = texts["tasks"]["MountainCar"]
     whole = 'Below is a description of the "MountainCar-v0" task.\n\n'
     whole += "\n\n".join(f"{name}:\n{parts[key]}" for name, key in FIELDS.items())
-    asked = build_queries(car(), "next_action", history=2)
-    told, first = question_messages(asked, 0, PAPER)
-    assert told.content == whole.strip()
+    queries = build_queries(car(), "next_action", history=2)
+    system, first = question_messages(queries, 0, PAPER)
+    assert system.content == whole.strip()
     assert "velocity_t+1" not in system_text(
-        asked, QuestionSettings(dynamics=False, wording="paper")
+        queries, QuestionSettings(dynamics=False, wording="paper")
     )
     steps = [("[-0.5123,  0.01  ]", 2), ("[-0.4987,  0.02  ]", 0)]
     history = "\n\n".join(
@@ -234,14 +236,14 @@ def test_the_published_wording_is_the_reference_s():
     for name in QUESTIONS:
         text = question_text(build_queries(car(), name, history=2), 0, PAPER)
         assert "{" not in text and "Step 0:\n  state: [-0.5123" in text, name
-        # The step that is asked about is part of the history where the next state is.
+        # The step that is queries about is part of the history where the next state is.
         assert ("Step 2:" in text) == (name == "next_state")
         assert ("-0.4377" in text) == (name in ("last_action", "last_state"))
-    alone = question_text(build_queries(car(), "next_action", history=0), 0, PAPER)
-    assert alone.startswith("In next step 0 (indexed from 0)")
+    single = question_text(build_queries(car(), "next_action", history=0), 0, PAPER)
+    assert single.startswith("In next step 0 (indexed from 0)")
     lists = QuestionSettings(indexed=False, wording="paper")
     assert "states:\n[[-0.5123,  0.01  ],\n [-0.4987,  0.02  ]]\nactions:\n[2, 0]" in question_text(
-        asked, 0, lists
+        queries, 0, lists
     )
 
 
@@ -320,9 +322,11 @@ def test_the_published_wording_is_refused_where_it_does_not_fit(tmp_path):
         question_messages(build_queries(lake, "next_action", history=1), 0, PAPER)
     with pytest.raises(ValueError, match="action_space: got"):
         question_text(swing_queries("bins", 3.0), 0, PAPER)
-    asked = build_queries(car(), "next_action", history=1)
-    said = ask_questions(asked, FakeModel("Final action choice: [2]"), tmp_path, PAPER)
-    assert said.answers.parsed.all() and said.echoes == 0
+    queries = build_queries(car(), "next_action", history=1)
+    language_answers = ask_questions(
+        queries, FakeModel("Final action choice: [2]"), tmp_path, PAPER
+    )
+    assert language_answers.answers.parsed.all() and language_answers.echoes == 0
 
 
 def two_walks():
@@ -330,19 +334,19 @@ def two_walks():
 
 
 def test_replies_are_kept_and_asked_for_once(tmp_path):
-    asked = build_queries(two_walks(), "next_action", history=2)
+    queries = build_queries(two_walks(), "next_action", history=2)
     model = FakeModel(
         lambda messages, seed: (
             "who knows" if "At step 3 " in messages[-1].content else "[ANSWER: 1]"
         )
     )
-    first = ask_questions(asked, model, tmp_path, RAW, budget=Budget(requests=3), at_once=1)
+    first = ask_questions(queries, model, tmp_path, RAW, budget=Budget(requests=3), at_once=1)
     assert not first.is_complete and first.replies.count(None) == 2
     assert "Not complete" in first.in_words()
     assert any("requests" in fault for fault in first.faults)
-    second = ask_questions(asked, model, tmp_path, RAW)
+    second = ask_questions(queries, model, tmp_path, RAW)
     assert second.is_complete and model.requests == 5 and second.usage.requests == 5
-    done = score_answers(asked, second.answers)
+    done = score_answers(queries, second.answers)
     # Steps 2, 3, 4 of one walk, 2 and 3 of the other: what cannot be read is wrong, not left out.
     assert done.queries == 5 and done.parsed == 3 and done.accuracy == 2 / 5
     about, turns = read_transcript(tmp_path / "episode_0001.jsonl")
@@ -350,20 +354,24 @@ def test_replies_are_kept_and_asked_for_once(tmp_path):
         "[ANSWER: 1]",
         "who knows",
     ]
-    other = build_queries(two_walks(), "argue", history=2)
+    argue_queries = build_queries(two_walks(), "argue", history=2)
     with pytest.raises(SavedError, match="is about something else"):
-        ask_questions(other, model, tmp_path, RAW)
+        ask_questions(argue_queries, model, tmp_path, RAW)
     with pytest.raises(ValueError, match="max_tokens: got 0"):
-        ask_questions(asked, model, tmp_path, RAW, max_tokens=0)
+        ask_questions(queries, model, tmp_path, RAW, max_tokens=0)
 
 
 def test_faults_of_the_model_are_no_end(tmp_path):
-    asked = build_queries(two_walks(), "next_action", history=2)
+    queries = build_queries(two_walks(), "next_action", history=2)
     faults = {0: ModelError("busy (503)", "transient"), 2: ModelError("too long", "context")}
     model = FakeModel("[ANSWER: 1]", faults=faults)
-    said = ask_questions(asked, model, tmp_path, RAW, at_once=1)
-    assert said.is_complete and len(said.faults) == 2 and said.answers.parsed.sum() == 4
-    assert score_answers(asked, said.answers).queries == 5
+    language_answers = ask_questions(queries, model, tmp_path, RAW, at_once=1)
+    assert (
+        language_answers.is_complete
+        and len(language_answers.faults) == 2
+        and language_answers.answers.parsed.sum() == 4
+    )
+    assert score_answers(queries, language_answers.answers).queries == 5
 
 
 def test_a_model_of_bytes_answers_too(tmp_path):
@@ -372,14 +380,16 @@ def test_a_model_of_bytes_answers_too(tmp_path):
 
     network = language_model(LanguageModelSettings("lstm", layers=1, width=8, hidden=8), 259, 64)
     params = network.init(jax.random.key(0), jnp.zeros(1, jnp.int32))
-    asked = pick_queries(build_queries(car(), "next_state", history=1), 1)
-    said = ask_questions(asked, ByteModel(network, params, memory=64), tmp_path, RAW, max_tokens=4)
-    assert said.is_complete and not said.answers.parsed.any()
+    queries = pick_queries(build_queries(car(), "next_state", history=1), 1)
+    language_answers = ask_questions(
+        queries, ByteModel(network, params, memory=64), tmp_path, RAW, max_tokens=4
+    )
+    assert language_answers.is_complete and not language_answers.answers.parsed.any()
 
 
 def test_some_of_many_queries_are_drawn_once_and_in_order():
-    asked = build_queries(episode_from_actions(np.arange(60) % 3), "next_state", history=4)
-    some = pick_queries(asked, 10, seed=1)
-    assert len(set(some.step.tolist())) == 10 and (np.diff(some.step) > 0).all()
-    assert np.array_equal(some.past_actions[:, -1], (some.step - 1) % 3)
-    assert pick_queries(asked, 1000) is asked and some.next_state is None
+    queries = build_queries(episode_from_actions(np.arange(60) % 3), "next_state", history=4)
+    picked = pick_queries(queries, 10, seed=1)
+    assert len(set(picked.step.tolist())) == 10 and (np.diff(picked.step) > 0).all()
+    assert np.array_equal(picked.past_actions[:, -1], (picked.step - 1) % 3)
+    assert pick_queries(queries, 1000) is queries and picked.next_state is None

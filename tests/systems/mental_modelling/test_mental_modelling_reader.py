@@ -53,23 +53,23 @@ def test_tokens_hide_what_is_asked_for():
     # What a question about step 6 hides: of states, from where on, and of actions and rewards.
     hidden = {0: (7, 6), 1: (8, 6), 2: (7, 7), 3: (None, 7)}
     for number, (first, act) in hidden.items():
-        other, other_done, other_paid = states.copy(), done.copy(), paid.copy()
-        other[slice(first, None) if first else at] += 3
+        other_states, other_done, other_paid = states.copy(), done.copy(), paid.copy()
+        other_states[slice(first, None) if first else at] += 3
         other_done[act:] += 3
         other_paid[at if number != 2 else 7 :] += 3
-        mine, changed = (
+        own, changed = (
             tokens(number, states, done, paid),
-            tokens(number, other, other_done, other_paid),
+            tokens(number, other_states, other_done, other_paid),
         )
-        assert np.array_equal(mine[: at + 1], changed[: at + 1]), number
+        assert np.array_equal(own[: at + 1], changed[: at + 1]), number
         # And nothing else is hidden.
         last = (states.copy(), done.copy(), paid)
         last[0][at - 1] += 3
-        assert not np.array_equal(mine[at], tokens(number, *last)[at])
+        assert not np.array_equal(own[at], tokens(number, *last)[at])
 
 
 def test_goals_are_read():
-    """Where a goal says which way an agent goes, and nothing else does."""
+    """A reader reads goals where nothing else determines an agent's direction."""
     rng = np.random.default_rng(0)
     side = rng.choice([-1.0, 1.0], 64)
     steps = 6
@@ -83,19 +83,23 @@ def test_goals_are_read():
         achieved_goals=[np.zeros((steps, 1))] * 64,
         desired_goals=[np.full((steps, 1), x) for x in side],
     )
-    asked = build_queries(walk, "next_action", history=0)
-    np.testing.assert_array_equal(asked.goal[:, 0], side[asked.episode])
+    step_queries = build_queries(walk, "next_action", history=0)
+    np.testing.assert_array_equal(step_queries.goal[:, 0], side[step_queries.episode])
     sizes = ReaderSettings(layers=1, width=8, heads=1, updates=40, batch_size=32)
-    made = train_reader(jax.random.key(0), walk, sizes)
-    assert score_answers(asked, reader_answers(made, asked)).accuracy > 0.95
+    trained_reader = train_reader(jax.random.key(0), walk, sizes)
+    assert score_answers(step_queries, reader_answers(trained_reader, step_queries)).accuracy > 0.95
     with pytest.raises(ValueError, match="queries: got 'Walk'"):
-        reader_answers(made, dataclasses.replace(asked, goal=None))
-    two = reader.answers_of_readers([made, made], asked, np.arange(len(asked.step)) % 2)
-    np.testing.assert_array_equal(two.values, reader_answers(made, asked).values)
+        reader_answers(trained_reader, dataclasses.replace(step_queries, goal=None))
+    two = reader.answers_of_readers(
+        [trained_reader, trained_reader], step_queries, np.arange(len(step_queries.step)) % 2
+    )
+    np.testing.assert_array_equal(two.values, reader_answers(trained_reader, step_queries).values)
     with pytest.raises(
         ValueError, match="reader_numbers: got .*; accepted: .* integers from 0 to 0"
     ):
-        reader.answers_of_readers([made], asked, np.arange(len(asked.step)) % 2)
+        reader.answers_of_readers(
+            [trained_reader], step_queries, np.arange(len(step_queries.step)) % 2
+        )
 
 
 def walks(count, steps, habit, seed):
@@ -117,52 +121,54 @@ def walks(count, steps, habit, seed):
 def test_a_reader_learns_the_task_in_weights_and_the_agent_in_context():
     settings = ReaderSettings(layers=1, width=32, heads=2, updates=150, batch_size=16)
     trained = train_reader(jax.random.key(0), walks(60, 24, 0.1, 0), settings)
-    other = walks(30, 24, 0.1, 1)
-    states = build_queries(other, "next_state", history=3)
+    other_states = walks(30, 24, 0.1, 1)
+    states = build_queries(other_states, "next_state", history=3)
     assert score_answers(states, reader_answers(trained, states)).accuracy > 0.95
     answer = functools.partial(reader_answers, trained)
-    right = right_by_history(answer, other, "next_action", length=12)
+    right = right_by_history(answer, other_states, "next_action", length=12)
     assert right.shape == (200, 12)
     # Nobody knows a stranger's direction; after some steps nine of ten actions are foreseen.
     assert right[:, 0].mean() < 0.75 < 0.82 < right[:, 6:].mean()
-    asked = build_queries(other, "next_action", history=6)
-    copied = score_answers(asked, copy_last(asked)).accuracy
-    assert score_answers(asked, reader_answers(trained, asked)).accuracy > copied + 0.03
-    votes = build_queries(other, "argue", history=6)
+    step_queries = build_queries(other_states, "next_action", history=6)
+    copied = score_answers(step_queries, copy_last(step_queries)).accuracy
+    assert (
+        score_answers(step_queries, reader_answers(trained, step_queries)).accuracy > copied + 0.03
+    )
+    votes = build_queries(other_states, "argue", history=6)
     assert score_answers(votes, reader_answers(trained, votes)).accuracy > 0.8
     with pytest.raises(ValueError, match="queries: got 'Walk'; accepted: those of a task with"):
         reader_answers(
             trained, build_queries(episode_from_actions([0, 1, 2]), "next_action", history=1)
         )
     with pytest.raises(ValueError, match="length: got 30; accepted: up to 24"):
-        right_by_history(answer, other, "next_action", length=30)
+        right_by_history(answer, other_states, "next_action", length=30)
 
 
 def test_leads_are_paired_and_have_intervals_over_episodes():
     rng = np.random.default_rng(1)
     walks = [episode_from_actions(rng.integers(0, 2, 12)) for _ in range(20)]
-    asked = build_queries(join_episodes(*walks), "next_action", history=1)
-    truth = asked.truth
+    step_queries = build_queries(join_episodes(*walks), "next_action", history=1)
+    truth = step_queries.truth
     sure = np.ones(len(truth), bool)
     right = Answers(truth, sure)
     # Wrong in every fourth query.
     wrong = Answers(np.where(np.arange(len(truth))[:, None] % 4 == 0, 1 - truth, truth), sure)
-    ahead = compare([(asked, right, wrong)], "right", "wrong")
+    ahead = compare([(step_queries, right, wrong)], "right", "wrong")
     assert ahead.lead == pytest.approx((np.arange(len(truth)) % 4 == 0).mean())
     assert 0 < ahead.lead_low < ahead.lead < ahead.lead_high
-    behind = compare([(asked, wrong, right)], "wrong", "right", "lists", echoes=11)
+    behind = compare([(step_queries, wrong, right)], "wrong", "right", "lists", echoes=11)
     assert behind.lead == -ahead.lead and behind.lead_high < 0
     assert (behind.parsed, behind.echoes) == (1, 11 / len(truth))
-    same = compare([(asked, wrong, wrong)], "same", "wrong")
+    same = compare([(step_queries, wrong, wrong)], "same", "wrong")
     assert (same.lead_low, same.lead_high) == (0, 0)
     assert count_leads([ahead], "right") == (1, 0, 1)
     assert count_leads([behind], "wrong") == (0, 1, 1) and count_leads([same], "same") == (0, 0, 1)
     # Three readers that all lead by as much, and three that do not, on the same queries.
-    equal = compare([pool_readers(asked, [right] * 3, [wrong])], "r", "wrong", readers=3)
+    equal = compare([pool_readers(step_queries, [right] * 3, [wrong])], "r", "wrong", readers=3)
     assert dataclasses.replace(equal, answerer="right", leads=()) == ahead
     assert equal.leads == (ahead.lead,) * 3 and equal.sign == 1 and equal.over_readers.std == 0
     mixed = compare(
-        [pool_readers(asked, [right, wrong, wrong], [wrong] * 3)], "r", "wrong", readers=3
+        [pool_readers(step_queries, [right, wrong, wrong], [wrong] * 3)], "r", "wrong", readers=3
     )
     assert mixed.queries == len(truth) and mixed.leads == (ahead.lead, 0, 0)
     assert mixed.lead == pytest.approx(ahead.lead / 3) and mixed.lead_low > 0 and mixed.sign == 0
@@ -175,32 +181,35 @@ def test_rows_are_kept_and_compared(tmp_path):
         rng.integers(0, 3, 30), rng.normal(size=(30, 2)), environment="MountainCar-v0"
     )
     rows = [
-        result_row(asked, name, answers)
+        result_row(step_queries, name, answers)
         for history in (0, 2, 4)
-        for asked in [build_queries(car, "next_action", history=history, first=4)]
-        for name, answers in baseline_answers(asked).items()
+        for step_queries in [build_queries(car, "next_action", history=history, first=4)]
+        for name, answers in baseline_answers(step_queries).items()
     ]
     queries = [build_queries(car, "next_action", history=n, first=4) for n in (0, 2, 4)]
-    answers = [baseline_answers(asked) for asked in queries]
+    answers = [baseline_answers(step_queries) for step_queries in queries]
     null = best_rule(queries)
     pairs = {
-        name: [(q, said[name], said[null]) for q, said in zip(queries, answers, strict=True)]
+        name: [
+            (q, answers_by_name[name], answers_by_name[null])
+            for q, answers_by_name in zip(queries, answers, strict=True)
+        ]
         for name in answers[0]
     }
-    compared = [compare(told, name, null) for name, told in pairs.items()]
+    compared = [compare(triples, name, null) for name, triples in pairs.items()]
     save_rows(tmp_path / "results.json", rows, compared, note="n")
-    again, beside, about = load_rows(tmp_path / "results.json")
-    assert about == {"note": "n"} and len(again) == len(rows) == 15
-    assert again[3].accuracy == rows[3].accuracy and np.isnan(again[3].low)
+    loaded_rows, loaded_comparisons, about = load_rows(tmp_path / "results.json")
+    assert about == {"note": "n"} and len(loaded_rows) == len(rows) == 15
+    assert loaded_rows[3].accuracy == rows[3].accuracy and np.isnan(loaded_rows[3].low)
     # No history is no part of the mean, and one episode has no interval.
-    mine = next(each for each in beside if each.answerer == "majority")
+    own = next(comparison for comparison in loaded_comparisons if comparison.answerer == "majority")
     expected = np.mean([row.accuracy for row in rows if row.history and row.answerer == "majority"])
-    assert mine.accuracy == pytest.approx(expected) and np.isnan(mine.lead_low)
-    first = max(beside, key=lambda each: each.accuracy)
-    assert mine.null == null == first.answerer
-    assert mine.lead == pytest.approx(mine.accuracy - first.accuracy) and first.lead == 0
+    assert own.accuracy == pytest.approx(expected) and np.isnan(own.lead_low)
+    first = max(loaded_comparisons, key=lambda comparison: comparison.accuracy)
+    assert own.null == null == first.answerer
+    assert own.lead == pytest.approx(own.accuracy - first.accuracy) and first.lead == 0
     assert published.best_language_model("MountainCar-v0", "next_action") == ("Llama3-70b", 0.8706)
-    with pytest.raises(ValueError, match="asked: got 'no history'; accepted: queries with"):
+    with pytest.raises(ValueError, match="query_sets: got 'no history'; accepted: queries with"):
         best_rule(queries[:1])
     assert compare(pairs["majority"][:1], "majority", null) is None
     body = json.loads((tmp_path / "results.json").read_text())

@@ -24,21 +24,21 @@ from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_an
 def test_half_of_what_is_argued_about_is_the_agents():
     rng = np.random.default_rng(0)
     walk = episode_from_actions(rng.integers(0, 4, 301))
-    asked = build_queries(walk, "argue", history=1)
+    queries = build_queries(walk, "argue", history=1)
     agents = build_queries(walk, "next_action", history=1).truth[:, 0]
-    assert asked.form == "vote" and asked.truth[:, 0].mean() == 0.5
-    assert np.array_equal(asked.action == agents, asked.truth[:, 0] == 1)
-    others = (asked.action - agents)[asked.truth[:, 0] == 0] % 4
-    assert (np.bincount(others, minlength=4)[1:] > 30).all()
+    assert queries.form == "vote" and queries.truth[:, 0].mean() == 0.5
+    assert np.array_equal(queries.action == agents, queries.truth[:, 0] == 1)
+    differences = (queries.action - agents)[queries.truth[:, 0] == 0] % 4
+    assert (np.bincount(differences, minlength=4)[1:] > 30).all()
     # The seed, and nothing else, decides which.
-    again = build_queries(walk, "argue", history=0, first=1)
-    assert np.array_equal(asked.action, again.action)
-    assert not np.array_equal(asked.truth, build_queries(walk, "argue", history=1, seed=1).truth)
-    answers = baseline_answers(asked)
+    without_history = build_queries(walk, "argue", history=0, first=1)
+    assert np.array_equal(queries.action, without_history.action)
+    assert not np.array_equal(queries.truth, build_queries(walk, "argue", history=1, seed=1).truth)
+    answers = baseline_answers(queries)
     assert [*answers] == ["always agree", *(name for name in BASELINES if name != "same change")]
-    assert score_answers(asked, answers["always agree"]).accuracy == 0.5
+    assert score_answers(queries, answers["always agree"]).accuracy == 0.5
     with pytest.raises(ValueError, match=r"queries.question: got 'argue'; accepted: another"):
-        ridge(asked)
+        ridge(queries)
     with pytest.raises(ValueError, match=r"queries.question: got 'next_action'; accepted: argue"):
         vote_answers(build_queries(walk, "next_action"), copy_last)
 
@@ -47,14 +47,14 @@ def test_other_continuous_actions_lie_in_other_parts_of_the_range():
     actions = np.random.default_rng(1).uniform(-2, 2, (200, 2))
     space = {"environment": "Arm", "action_space": Box(-2.0, 2.0, (2,)), "agent": "a"}
     arm = episodes_from_arrays([np.zeros((200, 1))], [actions], [np.zeros(200)], **space)
-    asked = build_queries(arm, "argue", history=0)
-    shown, true = (to_bins(x, -2.0, 2.0) for x in (asked.action, actions))
-    agents = asked.truth[:, 0] == 1
+    queries = build_queries(arm, "argue", history=0)
+    shown, true = (to_bins(x, -2.0, 2.0) for x in (queries.action, actions))
+    agents = queries.truth[:, 0] == 1
     assert (shown == true)[agents].all() and not (shown == true)[~agents].any()
-    assert np.abs(asked.action).max() <= 2
+    assert np.abs(queries.action).max() <= 2
     # Whoever foresees all actions agrees with the agent's and with nothing else.
-    said = vote_answers(asked, lambda queries: Answers(true, np.ones(200, bool)))
-    assert score_answers(asked, said).accuracy == 1
+    voted = vote_answers(queries, lambda queries: Answers(true, np.ones(200, bool)))
+    assert score_answers(queries, voted).accuracy == 1
 
 
 def swing(steps, friction):
@@ -74,10 +74,10 @@ def swing(steps, friction):
 def test_a_law_fitted_to_the_history_foretells_and_looks_back():
     pendulum = swing(40, friction=0.02)
     for question, least in (("next_state", 0.95), ("last_state", 0.95), ("last_action", 0.99)):
-        asked = build_queries(pendulum, question, history=12, decimals=6)
-        found = score_answers(asked, physics_answers(asked))
-        assert found.accuracy >= least, question
-        assert found.accuracy >= score_answers(asked, ridge(asked)).accuracy
+        queries = build_queries(pendulum, question, history=12, decimals=6)
+        score = score_answers(queries, physics_answers(queries))
+        assert score.accuracy >= least, question
+        assert score.accuracy >= score_answers(queries, ridge(queries)).accuracy
     # With nothing to fit, or where no law is known, it says so.
     assert physics_answers(build_queries(pendulum, "last_state", history=1)) is None
     assert (
@@ -98,17 +98,17 @@ def test_feedback_is_linear_in_angles():
     episode = episode_from_actions(
         actions, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0)
     )
-    asked = build_queries(episode, "next_action", form="absolute", history=12)
-    error = score_answers(asked, physics_answers(asked)).absolute_error[0]
-    assert error < 1e-3 < score_answers(asked, ridge(asked)).absolute_error[0]
+    queries = build_queries(episode, "next_action", form="absolute", history=12)
+    error = score_answers(queries, physics_answers(queries)).absolute_error[0]
+    assert error < 1e-3 < score_answers(queries, ridge(queries)).absolute_error[0]
 
 
 def test_products_of_inputs_are_found():
     states = np.random.default_rng(4).uniform(-1, 1, (40, 2))
     actions = states[:, 0] * states[:, 1]
-    asked = build_queries(
+    queries = build_queries(
         episode_from_actions(actions, states), "next_action", form="absolute", history=30
     )
-    close = score_answers(asked, quadratic(asked, penalty=1e-6)).absolute_error[0]
-    assert close < 0.01 < score_answers(asked, ridge(asked)).absolute_error[0]
+    close = score_answers(queries, quadratic(queries, penalty=1e-6)).absolute_error[0]
+    assert close < 0.01 < score_answers(queries, ridge(queries)).absolute_error[0]
     assert episode_from_actions([0, 1]).action_space == Discrete(2)

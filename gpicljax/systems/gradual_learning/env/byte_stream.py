@@ -19,11 +19,11 @@ from gpicljax.envs._checks import Count, check_values
 from gpicljax.systems.gradual_learning.env import conversation, interpreter, tasks
 from gpicljax.systems.gradual_learning.env.conversation import (
     SPACE,
-    ConversationRules,
     PackedProgress,
     Progress,
     Question,
     ReplyOutcome,
+    TaskRules,
     pack_progress,
 )
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, load_curriculum
@@ -85,9 +85,7 @@ def _resolve_curriculum(curriculum: Any) -> Curriculum:
 def _packed_rules(corrected: bool) -> np.ndarray:
     """Returns the rules of all task sets, one number each: rows are slow to look up."""
     table = tasks.table(corrected)
-    return conversation.pack_rules(
-        ConversationRules(*(table[name] for name in ConversationRules._fields))
-    )
+    return conversation.pack_rules(TaskRules(*(table[name] for name in TaskRules._fields)))
 
 
 @struct.dataclass
@@ -426,7 +424,7 @@ class ByteStream(Environment[Params, Task, State]):
 
     # One stream ------------------------------------------------------------------------------
 
-    def _rules_of(self, task: jax.Array) -> ConversationRules:
+    def _rules_of(self, task: jax.Array) -> TaskRules:
         return conversation.unpack_rules(jnp.asarray(_packed_rules(self.is_corrected))[task])
 
     def _place_of(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:

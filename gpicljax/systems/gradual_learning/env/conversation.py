@@ -36,7 +36,7 @@ after a right answer to one of the first four keys or 26 wrong ones; when every 
 left of 26; when every key was asked."""
 
 
-class ConversationRules(NamedTuple):
+class TaskRules(NamedTuple):
     """The rules of a task, `int32[]` each.
 
     Attributes:
@@ -198,7 +198,7 @@ def exact_question(text: jax.Array, answer: jax.Array, style: Any) -> QuestionPa
     Args:
       text: `int32[K]`, its tokens.
       answer: `int32[A]`, tokens without the period that ends it, at most `ANSWER - 1`.
-      style: `int32[]`, which feedback.
+      style: `int32[]`, style of the feedback.
     """
     zero = jnp.zeros((), jnp.int32)
     return QuestionParts(
@@ -318,7 +318,7 @@ def pack_progress(progress: Progress) -> PackedProgress:
     )
 
 
-def pack_rules(rules: ConversationRules) -> np.ndarray:
+def pack_rules(rules: TaskRules) -> np.ndarray:
     """Returns rules as one number, `int32[...]`."""
     units = [np.asarray(value) // scale for value, scale in zip(rules, _RULE_UNITS, strict=True)]
     for value, unit, width, scale in zip(rules, units, _RULE_WIDTHS, _RULE_UNITS, strict=True):
@@ -327,12 +327,10 @@ def pack_rules(rules: ConversationRules) -> np.ndarray:
         return np.asarray(bits.pack(units, _RULE_WIDTHS))
 
 
-def unpack_rules(number: jax.Array) -> ConversationRules:
+def unpack_rules(number: jax.Array) -> TaskRules:
     """Returns the rules of a number that `pack_rules` returned."""
     units = bits.unpack(number, _RULE_WIDTHS)
-    return ConversationRules(
-        *(unit * scale for unit, scale in zip(units, _RULE_UNITS, strict=True))
-    )
+    return TaskRules(*(unit * scale for unit, scale in zip(units, _RULE_UNITS, strict=True)))
 
 
 # The bits of each rule, and its unit.

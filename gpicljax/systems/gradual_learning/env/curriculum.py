@@ -46,7 +46,7 @@ class Curriculum:
       tasks: names of task sets, in their order.
       mode: `"ordered"`, one after another, each until it is passed; or `"mixture"`, one drawn for
         each instance, or for `repeats` of them.
-      threshold: so many instances solved in a row pass a task set.
+      threshold: instances solved in a row that pass a task set.
       weights: of a mixture, how often each is drawn, in proportion; equally often if empty.
       repeats: of a mixture, so many instances in a row are of the task set that is drawn.
       requires: pairs of a task set and what it builds on, where that is not what `TASK_SETS` says.

@@ -93,7 +93,7 @@ def permute(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
     Each round pairs the places up and swaps the pairs, or not, by the toss of a coin.
 
     Args:
-      seed: `uint32[...]`, which permutation.
+      seed: `uint32[...]`, seed of the permutation.
       place: `int32[...]`.
       size: `int32[...]`, at most 2**30.
 

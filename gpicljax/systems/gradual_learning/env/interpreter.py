@@ -30,10 +30,10 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     PERIOD,
     PERIODS_CAP,
     SPACE,
-    ConversationRules,
     Progress,
     Question,
     ReplyOutcome,
+    TaskRules,
 )
 from gpicljax.systems.gradual_learning.env.pool import byte_at
 
@@ -88,7 +88,7 @@ def _match_byte(
 
 
 def _update_knowledge(
-    rules: ConversationRules, progress: Progress, question: Question, correct: jax.Array
+    rules: TaskRules, progress: Progress, question: Question, correct: jax.Array
 ) -> Progress:
     """Returns the progress after an answer, with whether a learner can know the mapping."""
     memory, key = progress.memory, question.key
@@ -165,7 +165,7 @@ class _MiniAnswer(NamedTuple):
     """The answer in a mini task with its newest byte.
 
     Attributes:
-      matched: `int32[]`, how many first bytes of the right word end it.
+      matched: `int32[]`, number of first bytes of the right word with which it ends.
       is_late: `bool[]`, whether time is up.
       is_correct: `bool[]`, whether it ends with the word and a period.
       changes_result: `bool[]`, whether that changes the result.
@@ -194,7 +194,7 @@ class _Verdict(NamedTuple):
 
 
 def _extend_answer(
-    rules: ConversationRules,
+    rules: TaskRules,
     question: Question,
     progress: Progress,
     byte: jax.Array,
@@ -241,7 +241,7 @@ def _extend_mini_answer(
 
 
 def _reward_and_streak(
-    rules: ConversationRules,
+    rules: TaskRules,
     question: Question,
     progress: Progress,
     answer: _Answer,
@@ -264,11 +264,7 @@ def _reward_and_streak(
 
 
 def _judge_answer(
-    rules: ConversationRules,
-    question: Question,
-    progress: Progress,
-    answer: _Answer,
-    streak: jax.Array,
+    rules: TaskRules, question: Question, progress: Progress, answer: _Answer, streak: jax.Array
 ) -> tuple[Progress, _Verdict]:
     """Returns the progress with up-to-date streak and counts of answers, and the verdict."""
     decided, correct = answer.is_complete, answer.is_correct
@@ -302,7 +298,7 @@ def _judge_answer(
 
 def process_reply(
     pool: jax.Array,
-    rules: ConversationRules,
+    rules: TaskRules,
     question: Question,
     progress: Progress,
     byte: jax.Array,

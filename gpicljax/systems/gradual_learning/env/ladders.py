@@ -23,7 +23,7 @@ class Expressions(NamedTuple):
       base: of the numbers in questions.
       digits: most digits of an operand.
       operands: fewest and most of them.
-      operators: those that occur.
+      operators: operators that occur.
       groups: whether the first two of three or more operands may stand in parentheses.
       variable: whether an operand is a variable that was given its value before.
       counted: whether the result follows the number of its digits.
@@ -67,7 +67,7 @@ class Conversations(NamedTuple):
       title: of the task set.
       asks: see above.
       named: of an object, how many attributes are said: the shape; also the colour; also the size.
-      objects: how many are put somewhere in a question.
+      objects: number of objects that a question puts somewhere.
       placed: whether it is said where they are.
       swapped: whether two of them then change places.
       lasts: whether each question puts one object, and those before it stay where they were.

@@ -35,14 +35,8 @@ PROMPT = "one character is right. find it, and go on saying it. "
 """What micro1.prompt says."""
 KEYS = 10
 # Numbers of an instance's draws; a question's come after them.
-_ALPHABET_DRAW, _TARGET_DRAW, _PERMUTATION_DRAW, _ORDER_DRAWS, _LENGTH_DRAWS, _DIGIT_DRAWS = (
-    0,
-    1,
-    2,
-    0x4000,
-    16,
-    64,
-)
+_ALPHABET_DRAW, _TARGET_DRAW, _PERMUTATION_DRAW = range(3)
+_ORDER_DRAWS, _LENGTH_DRAWS, _DIGIT_DRAWS = 0x4000, 16, 64
 _FIRST_QUESTION_DRAW = 0x8000
 _DRAWS_PER_QUESTION = 8
 
@@ -247,7 +241,7 @@ def before_feedback(seed: Seed, number: jax.Array, style: jax.Array) -> jax.Arra
     Args:
       seed: the instance's.
       number: `int32[]`, the question's number in the instance.
-      style: `int32[]`, which feedback.
+      style: `int32[]`, style of the feedback.
 
     Returns:
       `int32[2]`, tokens of up to four digits.

@@ -37,17 +37,8 @@ TEXTS = (
 )
 """All texts that questions are made of, beside letters."""
 # Numbers of an instance's draws.
-(
-    _KIND_DRAW,
-    _LABEL_DRAW,
-    _COUNT_DRAW,
-    _ANYTHING_DRAW,
-    _LENGTH_DRAW,
-    _PLACE_DRAW,
-    _PRAISE_DRAW,
-    _ONLY_ANYTHING_DRAW,
-    _ORDER_DRAW,
-) = range(9)
+_KIND_DRAW, _LABEL_DRAW, _COUNT_DRAW, _ANYTHING_DRAW, _LENGTH_DRAW, _PLACE_DRAW = range(6)
+_PRAISE_DRAW, _ONLY_ANYTHING_DRAW, _ORDER_DRAW = range(6, 9)
 _SIZE_DRAWS, _FORBIDDEN_DRAWS, _GRAM_DRAWS, _SUBSET_DRAWS, _STRING_DRAWS = 16, 24, 32, 64, 0x1000
 
 
@@ -409,7 +400,7 @@ def ask(
     Args:
       seed: the instance's.
       series: of the ten instances of mini0 that have their description in common.
-      mini0_count: `int32[]`, how many instances of mini0 there were.
+      mini0_count: `int32[]`, number of instances of mini0 before.
       task: `int32[]`, index of the task set.
       corrected: without descriptions that consist of "anything", and with strings no longer than is
         asked for.

@@ -45,7 +45,7 @@ def sample_permutation(seed: Seed, chances: jax.Array) -> tuple[jax.Array, jax.A
 
     Args:
       seed: the stream's.
-      chances: float `[4]`, how often each of `PERMUTATIONS` is drawn, in proportion.
+      chances: float `[4]`, relative frequencies of `PERMUTATIONS`.
 
     Returns:
       `uint8[256]` each: what the learner sees for each byte, and what each byte of the learner

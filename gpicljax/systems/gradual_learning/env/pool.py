@@ -81,7 +81,7 @@ class Pool:
 
     Attributes:
       letters: `int32[26]`, tokens of a .. z.
-      spaced: `int32[26]`, the same followed by a space.
+      spaced: `int32[26]`, tokens of a .. z with a space behind each.
       vocabulary: `int32[N]`, the words.
       spelled: `int32[N]`, the words with a space after each letter.
       joined: `int32[3, N]`, the words with each of `JOINTS` between the letters.
@@ -177,7 +177,7 @@ def running_sum(values: jax.Array, mask: Any = True) -> jax.Array:
 
     Args:
       values: `int32[..., K]`.
-      mask: `bool[K, K]`, which entries count for which.
+      mask: `bool[K, K]`, whether an entry (row) counts for a sum (column).
     """
     size = values.shape[-1]
     upper = (np.triu(np.ones((size, size), bool)) & mask).astype(np.float32)

@@ -490,7 +490,7 @@ def command_slots(sentence: Sentence, places: jax.Array | None = None) -> Slots:
     """Returns commands by name, by synonym, or by a new name that is announced.
 
     Args:
-      of: the question.
+      sentence: the question.
       places: `int32[4]`, of the new names among frequent words, if they are known.
     """
     pool = shared_pool()

@@ -29,7 +29,7 @@ import numpy as np
 
 from gpicljax.checks import Range, check, check_choice, check_fields
 from gpicljax.systems.gradual_learning.env import conversation, ladders
-from gpicljax.systems.gradual_learning.env.conversation import ConversationRules
+from gpicljax.systems.gradual_learning.env.conversation import TaskRules
 
 MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS, LINES = range(6)
 """Codes of the families of questions."""
@@ -399,7 +399,7 @@ def table(corrected: bool) -> dict[str, np.ndarray]:
         mapping = task.family == MAPPING
         symbols = corrected and mapping and task.code in (GROUPS, LETTERS)
         bounded = ends and (corrected or task.early)
-        rules = ConversationRules(
+        rules = TaskRules(
             spoken=int(not mapping or bounded),
             limit=2 * (task.answer[1] + 1) if bounded else 0,
             know=task.know,

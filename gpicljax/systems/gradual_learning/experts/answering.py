@@ -29,16 +29,8 @@ LONGEST = 20
 """Bytes of an answer that a solver holds."""
 _READS_QUESTION, _ANSWERS, _READS_FEEDBACK = range(3)
 # Formats of a task set's questions and feedback.
-(
-    _NO_FEEDBACK,
-    _ONE_BYTE_QUESTION,
-    _ONE_BYTE_BOTH,
-    _PERIOD_AFTER_QUESTION,
-    _PERIOD_AFTER_BOTH,
-    _DIGITS_BEFORE_ANSWER,
-    _WORDS_BEFORE_ANSWER,
-    _ANSWER_KNOWN,
-) = range(8)
+_NO_FEEDBACK, _ONE_BYTE_QUESTION, _ONE_BYTE_BOTH, _PERIOD_AFTER_QUESTION = range(4)
+_PERIOD_AFTER_BOTH, _DIGITS_BEFORE_ANSWER, _WORDS_BEFORE_ANSWER, _ANSWER_KNOWN = range(4, 8)
 
 
 def oracle() -> Agent:
@@ -330,7 +322,7 @@ class PredictorMemory:
 
     Attributes:
       text: `uint8[B, size]`, the last bytes without silence, the latest one last.
-      match: `uint8[B, size]`, how many bytes up to a position equal the last ones of the text.
+      match: `uint8[B, size]`, number of bytes up to a position that equal the end of the text.
       word_lengths: `uint8[B, size]`, bytes of the word that ends at a position.
       feedback_lengths: `uint8[B, size]`, bytes of the feedback after a position, 0 if unread.
       classes: `int32[B, 3]`, classes of the last bytes, equal ones in a row counted once.

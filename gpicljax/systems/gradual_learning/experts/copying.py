@@ -54,7 +54,7 @@ class CopierMemory:
       choice: `int32`, index of the last answer in `candidates`.
       is_rewarded: `bool`, whether the last answer was rewarded.
       context: `int32`, number of the last word of the question that ended with a colon.
-      scores: `float32[B, CONTEXTS, WAYS]`, how often each way would have been right recently.
+      scores: `float32[B, CONTEXTS, WAYS]`, recent successes of each way.
       question: `uint32`, hash of the last question.
       questions: `uint32[B, N]`, hashes of questions with known answers.
       answers: `int32[B, N, LONGEST]`, their answers.

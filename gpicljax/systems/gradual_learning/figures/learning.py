@@ -32,10 +32,10 @@ def efficiency_figure(
     then a lower bound); nothing is drawn where no run came so far.
 
     Args:
-      agents: what `efficiency` says of each, by name.
+      agents: results of `efficiency`, by agent.
       tasks: names of the n tasks.
       reference: `float[n]`, steps of an agent that knows the tasks, drawn as a line; or none.
-      reference_name: what that line stands for.
+      reference_name: name of that line.
       title: title, or none.
 
     Returns:
@@ -105,7 +105,7 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
     """Draws Figure B: how many times faster a task is cleared after its predecessors.
 
     Args:
-      transfers: what `transfer` says of each task, by name.
+      transfers: results of `transfer`, by task.
       title: title, or none.
 
     Returns:

@@ -63,7 +63,7 @@ def completion_times(
 
     Args:
       steps: `int[R, n]`, steps spent in each task of the sequence.
-      cleared: `int[R]`, how many tasks of the sequence each run cleared.
+      cleared: `int[R]`, number of tasks of the sequence that each run cleared.
       budget: `int[]` or `int[n]`, steps that a task may take; None for any number.
       total: steps that a run may take; None for any number.
 
@@ -108,7 +108,7 @@ class Efficiency:
         count with their budget, so that the median is a lower bound where `cleared` is below half.
       cleared: `float[n]`, the share of all runs that cleared the task.
       relative: `float[n]`, `steps` over the reference's: 1 is as fast as an agent that knows all.
-      tasks: how many tasks a run cleared.
+      tasks: number of tasks that a run cleared.
       total: steps of a run, its censored task included.
     """
 
@@ -326,8 +326,8 @@ class Retention:
       low: lower end of its t-interval; NaN with fewer than two runs.
       high: upper end.
       pairs: runs that cleared the task the first time.
-      lost: those of them that did not clear it again.
-      margin: how many times the steps of the first time are allowed.
+      lost: number of these runs that did not clear it again.
+      margin: allowed multiple of the steps of the first time.
     """
 
     ratio: float
@@ -361,7 +361,7 @@ def retention(
       first: `[R, 1]`, the first time. Only runs that cleared the task then are compared.
       second: `[R, 1]`, once more, by the agent as it was later in the same run. A run that does not
         clear it counts with its steps, and at least with `margin` times those of the first time.
-      margin: how many times the steps of the first time are allowed, at least 1.
+      margin: allowed multiple of the steps of the first time, at least 1.
       confidence: coverage of the interval, in (0, 1).
 
     Returns:

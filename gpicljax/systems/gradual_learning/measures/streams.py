@@ -32,10 +32,10 @@ class Streams(NamedTuple):
       steps: `int32[N, P]`, steps spent at a place.
       cleared: `int32[N]`, the number of places that were passed.
       instances: `int32[N, P]`, instances that ended.
-      solved: `int32[N, P]`, those of them that were solved.
+      solved: `int32[N, P]`, number of them that were solved.
       asked: `int32[N, P, QUESTIONS]`, questions that were answered, by their number in the
         instance.
-      right: `int32[N, P, QUESTIONS]`, those of them that were answered right.
+      right: `int32[N, P, QUESTIONS]`, number of them that were answered right.
     """
 
     steps: Any
@@ -49,8 +49,8 @@ class Streams(NamedTuple):
         """Returns the steps of some streams until places were passed, under a budget.
 
         Args:
-          which: index of the streams.
-          places: how many the curriculum has.
+          index: index of the streams.
+          places: number of places in the curriculum.
           **budgets: `budget` and `total`.
         """
         steps = np.asarray(self.steps)[index, :places]
@@ -60,7 +60,7 @@ class Streams(NamedTuple):
         """Returns the share of right answers by the question's number, `float[n, QUESTIONS]`.
 
         Args:
-          which: index of n streams.
+          index: index of n streams.
           places: index of places, over which questions are added up.
         """
         questions, right = (

@@ -36,13 +36,13 @@ class History(NamedTuple):
     """N histories of T actions.
 
     Attributes:
-      now: `int32[N, T]`, where each action is taken.
-      reached: `int32[N, T]`, what it leads to.
+      now: `int32[N, T]`, the situation before each action.
+      reached: `int32[N, T]`, the situation after each action.
       action: `int32[N, T]`.
       reward: float `[N, T]`.
-      terminated: `bool[N, T]`, an episode ended there.
-      truncated: `bool[N, T]`, it was cut off there.
-      task: what was learnt, leaves `[N, ...]`.
+      terminated: `bool[N, T]`, whether an episode ended there.
+      truncated: `bool[N, T]`, whether it was cut off there.
+      task: the task that was learnt, leaves `[N, ...]`.
     """
 
     now: Any
@@ -162,7 +162,7 @@ class StoredHistories(Environment[HistoryParams, HistoryParams, Position]):
     `agents.acting.optimal_agent` tells.
 
     Attributes:
-      situation_space: what the environment inside shows.
+      situation_space: observation space of the environment inside.
       choices: A, its actions.
       count: N, the histories there are.
       length: T, their actions.

@@ -37,7 +37,7 @@ class FirstAnswers(NamedTuple):
     Attributes:
       shown: `int32[A, 2, R]`, action or `INVALID`, by example, order of the list (0 forwards, 1
         backwards) and repetition.
-      plain: `int32[2, R]`, likewise without an example.
+      plain: `int32[2, R]`, answers without an example, by order and repetition.
       tally: replies by outcome.
     """
 
@@ -54,11 +54,11 @@ class AnswerBias(NamedTuple):
         one is: 0 if examples have no effect, 1 if they are always repeated.
       label: total variation distance between the answers and a uniform choice, examples and orders
         balanced: 0 if no action is preferred for its name.
-      label_plain: the same where no example is shown.
-      label_chance: what `label` reaches in 5 % of the cases with as many uniform answers.
+      label_plain: that distance where no example is shown.
+      label_chance: the value that `label` exceeds in 5 % of the cases with uniform answers.
       favourite: the action that is the answer most often; None without an answer.
       favourite_share: its share.
-      first: how much more often the first of the list is the answer than the last.
+      first: share of answers that are first in the list less share of those that are last.
       invalid: share of answers that name no action.
       tally: replies by outcome.
     """
@@ -125,13 +125,13 @@ def ask_first_questions(
     """Asks every variant so many times, or goes on where an earlier call was left.
 
     Args:
-      questions: what `first_questions` yields.
+      questions: questions that `first_questions` yields.
       actions: the space of actions.
       model: the model.
       folder: of the transcripts; made if it is not there.
-      settings: how replies are read.
+      settings: settings of the prompts.
       repeats: R, answers of each variant, each with a seed of its own.
-      budget: what all may cost; or a ledger that several calls share.
+      budget: the most that all may cost; or a ledger that several calls share.
       max_tokens: tokens of the longest reply.
       at_once: variants that are asked at the same time.
       seed: of everything.

@@ -37,7 +37,7 @@ def expert_decisions(
       key: a typed key: tasks and noise follow from it.
       env: trials of solved tasks: `Trial(WithOptimalActions(env), actions)`.
       params: of the tasks.
-      trials: how many.
+      trials: number of trials.
 
     Raises:
       ValueError: for numbers below 1.

@@ -140,7 +140,7 @@ def play_trial(settings: PromptSettings, actions: int, max_tokens: int) -> Solve
     Random play and an oracle play the same task, with the same noise.
 
     Args:
-      settings: how trials are told.
+      settings: settings of the prompts.
       actions: of a trial.
       max_tokens: the longest reply.
     """

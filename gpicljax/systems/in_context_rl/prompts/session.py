@@ -18,7 +18,7 @@ from gpicljax.interface import TimeStep
 from gpicljax.llm.chat import Message
 from gpicljax.llm.outcomes import Outcome, outcome_of
 from gpicljax.llm.parsing import WORD, Parsing, chosen, chosen_name
-from gpicljax.llm.prompts import PromptSettings, answer_form, pay, written
+from gpicljax.llm.prompts import PromptSettings, answer_form, format_value, pay
 from gpicljax.systems.in_context_rl.prompts.wording import check_bandit, words_of
 
 Status = Literal[
@@ -44,12 +44,12 @@ class Decision(NamedTuple):
     """One decision of an expert.
 
     Attributes:
-      observation: what was seen.
-      action: what was done.
-      reached: what was seen then.
-      reward: float, what it paid.
+      observation: the observation before the action.
+      action: the action.
+      reached: the observation after the action.
+      reward: float, the action's reward.
       ended: whether an episode ended there.
-      after: what is seen next, in the next episode if one ended.
+      after: the next observation, of the next episode if one ended.
     """
 
     observation: Any
@@ -67,11 +67,11 @@ class TrialSession:
     calls `see`, asks with `messages`, and hands the reply to `hear`.
 
     Args:
-      settings: how the trial is told.
+      settings: settings of the prompts.
       observations: the space of `now`.
       actions: the space of actions.
       limit: actions of the trial.
-      explanation: what the task is, where it is explained.
+      explanation: description of the task, where it is explained.
       seed: of the numbers that a bandit's arms have, see `PromptSettings.permute_arms`.
       name: of the environment.
       demonstration: decisions of an expert in another task, of which the first
@@ -84,8 +84,8 @@ class TrialSession:
     Attributes:
       status: `"playing"`, or why it is over.
       replies: answers heard.
-      invalid: those of them that named no action.
-      invalid_strict: those that name none read strictly, whatever the settings say.
+      invalid: number of replies that named no action.
+      invalid_strict: number of replies that name none read strictly, whatever the settings.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class TrialSession:
             self._said += self._asks
 
     def _format_value(self, value: Any) -> str:
-        return written(value, self.settings.decimals)
+        return format_value(value, self.settings.decimals)
 
     def _format_action(self, action: Any) -> str:
         """Returns an action as it is written."""
@@ -257,7 +257,7 @@ class _TrialTable:
     """A table of a trial's steps so far; observations and actions as they are written.
 
     Args:
-      settings: how the trial is told.
+      settings: settings of the prompts.
       choices: a bandit's arms as they are written, to be listed whether they were pulled or not;
         None for other tasks.
     """
@@ -343,7 +343,7 @@ def ucb1_parts(
 
     Args:
       count: pulls of the arm.
-      paid: what they paid together.
+      total_paid: sum of their rewards.
       total: pulls of all arms.
       exploration: see `ucb1`.
 

@@ -59,11 +59,11 @@ class TrialReport(NamedTuple):
         while it answers others (these are ends of a trial), or a budget that is spent or a model
         that does not answer: then `play_trials` goes on, if it is called again.
       replies: answers heard.
-      invalid: those that named no action.
-      invalid_strict: those that would name none, read strictly.
+      invalid: number of replies that named no action.
+      invalid_strict: number of replies that would name none, read strictly.
       usage: tokens.
       recalled: turns that earlier parts of the run had asked for.
-      faults: what went wrong, in words.
+      faults: messages of the faults.
       tally: replies by outcome.
     """
 
@@ -89,7 +89,7 @@ class LanguageTrials(NamedTuple):
     """Trials that a language model has played.
 
     Attributes:
-      trials: what `systems.in_context_rl.measures.measure_trials` reads; N trials.
+      trials: N trials, for `systems.in_context_rl.measures.measure_trials`.
       reports: of each.
     """
 
@@ -176,15 +176,15 @@ def play_trials(
       model: the model.
       folder: folder of the transcripts, one for each trial; made if it is not there. Turns in
         transcripts of the same run are not asked for again.
-      settings: how trials are described to the model.
+      settings: settings of the prompts.
       budget: the most that all trials together may cost, earlier parts of the run included; or a
         ledger that several calls share.
-      patience: how often a request is tried.
+      patience: policy of repeated requests.
       max_tokens: tokens of the longest reply.
       context_tokens: tokens of the longest conversation, replies included; None for the model's own
         limit. A trial whose conversation would be longer ends there.
       at_once: number of trials that are asked about at the same time.
-      explanation: what the task is; by default the entry of `prompts.EXPLANATIONS`.
+      explanation: description of the task; by default the entry of `prompts.EXPLANATIONS`.
       demonstrations: for each trial, decisions of an expert in another task; see
         `demonstrations.expert_decisions`.
       check_model: whether to ask the model to `check` itself first.

@@ -60,7 +60,7 @@ class OwnWords:
     """This project's own words.
 
     Args:
-      settings: how the trial is told.
+      settings: settings of the prompts.
       observations: the space of what is seen.
       actions: the space of actions.
       limit: actions of the trial.
@@ -114,7 +114,7 @@ class ScenarioWords(OwnWords):
     """A bandit as a scenario, see `llm.scenarios`.
 
     Args:
-      settings: how the trial is told.
+      settings: settings of the prompts.
       observations: the space of what is seen.
       actions: the space of actions.
       limit: actions of the trial.

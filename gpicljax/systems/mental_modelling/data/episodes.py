@@ -40,8 +40,8 @@ class Episodes:
       agents: N names.
       checkpoints: N hashes of the agents' weights and settings; empty where not known.
       achieved_goals: float `[N, T, G]`, where the environment sets goals.
-      desired_goals: the same.
-      num_states: how many states there are, where they are numbered.
+      desired_goals: goals of the same shape that are to be achieved.
+      num_states: number of states, where they are numbered.
 
     Raises:
       ValueError: for arrays that do not belong together, values that are not finite, actions
@@ -167,13 +167,13 @@ def episodes_from_arrays(
       actions: N arrays `[t]` or `[t, A]`.
       rewards: N arrays `[t]`.
       environment: the environment's id.
-      action_space: what actions are within.
+      action_space: space of the actions.
       agent: a name.
       checkpoint: a hash of its weights, if there is one.
       num_states: see `Episodes`.
       returns: N numbers; the sums of the rewards if None.
       achieved_goals: N arrays `[t, G]`.
-      desired_goals: the same.
+      desired_goals: goals of the same shape that are to be achieved.
 
     Raises:
       ValueError: for arrays that do not belong together; and see `Episodes`.
@@ -242,7 +242,7 @@ def episode_from_actions(
       states: the same number; zeros if None. Numbers are states of one element.
       environment: an id.
       action_space: by default as many actions as there are, or, of fractions, those from -1 to 1.
-      num_states: how many states there are, where they are numbered.
+      num_states: number of states, where they are numbered.
 
     Raises:
       ValueError: see `Episodes`.

@@ -122,10 +122,10 @@ def read_npz(
     Args:
       paths: one or more files.
       environment: the environment's id.
-      action_space: what actions are within.
+      action_space: space of the actions.
       agent: a name.
       checkpoint: a hash of its weights, if there is one.
-      num_states: how many states there are, where they are numbered.
+      num_states: number of states, where they are numbered.
 
     Raises:
       SavedError: for a file that is missing, damaged or of something else; it names the file.

@@ -36,8 +36,8 @@ class Reply(NamedTuple):
     """A reply to be judged.
 
     Attributes:
-      question: what was asked.
-      reply: what the model said.
+      question: text of the question.
+      reply: text of the model's reply.
       automatic: whether its answer is that of the agent's action.
       about: a few words, such as the step.
     """

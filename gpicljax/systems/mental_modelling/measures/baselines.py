@@ -36,11 +36,11 @@ class _Examples(NamedTuple):
     """The examples in the histories of Q queries, n for each, oldest first.
 
     Attributes:
-      inputs: float `[Q, n, F]`, what was given.
-      query_inputs: float `[Q, F]`, what is given now.
-      targets: `[Q, n, E]`, what was right: numbers of actions or states, actions, or by how much
+      inputs: float `[Q, n, F]`, the examples' premises.
+      query_inputs: float `[Q, F]`, the queries' premises.
+      targets: `[Q, n, E]`, right answers: numbers of actions or states, actions, or by how much
         the state's elements changed.
-      answers: `[Q, n, E]`, the same in the form of the answers.
+      answers: `[Q, n, E]`, right answers in the form of the answers.
     """
 
     inputs: np.ndarray
@@ -228,7 +228,7 @@ def ridge(queries: Queries, penalty: float = 0.1) -> Answers:
     rounded like all else.
 
     Args:
-      queries: what is asked.
+      queries: the queries.
       penalty: on the squared weights, above 0; not chosen by any result.
 
     Raises:
@@ -241,7 +241,7 @@ def quadratic(queries: Queries, penalty: float = 0.1) -> Answers:
     """Ridge regression on the inputs and all their products: laws that are not quite linear.
 
     Args:
-      queries: what is asked.
+      queries: the queries.
       penalty: see `ridge`.
 
     Raises:

@@ -106,7 +106,7 @@ def round_numbers(values: ArrayTree, decimals: int) -> np.ndarray:
 
     Args:
       values: numbers; single precision is widened first.
-      decimals: how many.
+      decimals: number of decimals.
     """
     scale = 10.0**decimals
     return np.rint(np.asarray(values, float) * scale) / scale + 0.0
@@ -124,7 +124,7 @@ def to_bins(values: ArrayTree, low: float, high: float, decimals: int = 4, bins:
       low: start of the range.
       high: its end.
       decimals: to which values and ends are rounded first.
-      bins: how many parts.
+      bins: number of parts.
 
     Returns:
       `int[...]`, from 0 to `bins` - 1; or -1.
@@ -265,7 +265,7 @@ def pick_queries(queries: Queries, count: int, seed: int = 0) -> Queries:
 
     Args:
       queries: Q of them.
-      count: how many; all, if there are no more.
+      count: number of queries; all, if there are no more.
       seed: of the draw.
 
     Example:

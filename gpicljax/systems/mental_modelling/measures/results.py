@@ -43,7 +43,7 @@ class QuestionResult:
       question: see `questions`.
       form: of the answers.
       answerer: a rule's name, `reader`, or a language model's.
-      prompt: how the question was put, where it was put in words; empty for rules.
+      prompt: name of the question's prompt; empty for rules.
       history: H.
       queries: Q.
       parsed: share of usable answers.
@@ -296,7 +296,7 @@ def pool_readers(
     Args:
       queries: Q of them.
       answers: of S readers.
-      others: of as many, or of one rule, which then answers beside each of them.
+      null_answers: of as many, or of one rule, which then answers beside each of them.
     """
     count = len(answers)
     if count == len(null_answers) == 1:
@@ -346,10 +346,10 @@ def compare(
         several readers; queries without a history are left out.
       answerer: its name.
       null: the rule's name.
-      prompt: how the question was put.
-      echoes: how many of the replies only repeat the form of an answer.
-      refused: how many are refusals.
-      cut_off: how many were cut off before an answer.
+      prompt: name of the question's prompt.
+      echoes: number of replies that only repeat the form of an answer.
+      refused: number of refusals.
+      cut_off: number of replies that were cut off before an answer.
       readers: S, how many have answered each query.
 
     Returns:

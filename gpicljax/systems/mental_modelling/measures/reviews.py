@@ -38,7 +38,7 @@ class Review:
         was said.
       automatic: `bool[N]`, right by the agent's action.
       errors: `bool[N, 6]`, of the types `published.ERRORS`.
-      sheet: what tells sheets apart: a digest of their replies.
+      sheet: digest of the replies on the sheet.
     """
 
     model: str
@@ -75,7 +75,7 @@ class Agreement(NamedTuple):
     """The agreement of two judgements of the same replies.
 
     Attributes:
-      replies: those that both have judged.
+      replies: number of replies with both judgements.
       share: on which they agree; NaN without any.
       kappa: beyond what their preferences alone would give (Cohen, 1960); NaN where that is all.
     """

@@ -37,7 +37,7 @@ class Score(NamedTuple):
 
     Attributes:
       queries: Q.
-      parsed: how many answers were usable.
+      parsed: number of usable answers.
       accuracy: share of all queries answered right in all elements.
       accuracy_of_parsed: the same among usable answers; NaN without one, as in what follows.
       element_accuracy: share of all elements of all queries.
@@ -90,8 +90,8 @@ def score_answers(queries: Queries, answers: Answers) -> Score:
     they and the truth are put into the ten parts of the range by `to_bins`, and must be in one.
 
     Args:
-      queries: what was asked.
-      answers: what was answered.
+      queries: the queries.
+      answers: the answers to the queries.
 
     Raises:
       ValueError: for answers to other queries.
@@ -144,8 +144,8 @@ def accuracy_interval(
     Queries of one episode have much in common, so that episodes are drawn, not queries.
 
     Args:
-      queries: what was asked, of two episodes or more.
-      score: what the answers were worth.
+      queries: queries of two episodes or more.
+      score: score of the answers.
       confidence: coverage of the interval, in (0, 1).
       resamples: bootstrap samples, at least 100.
 

@@ -75,7 +75,7 @@ def right_answers(queries: list[Queries], settings: QuestionSettings) -> Any:
 
     Args:
       queries: one for each sample, numbered by its metadata `number`.
-      settings: how they were put.
+      settings: settings of the questions.
     """
 
     async def score_sample(state: TaskState, target: Target) -> Score:

@@ -16,14 +16,14 @@ import numpy as np
 
 from gpicljax.checks import check, check_fields
 from gpicljax.llm.chat import Message
-from gpicljax.llm.parsing import marked
+from gpicljax.llm.parsing import bracketed_answer
 from gpicljax.llm.prompts import (
     NUMBER_PATTERN,
     Wording,
     entries_schema,
+    format_value,
     pay,
     schema_request,
-    written,
 )
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.measures.questions import (
@@ -135,8 +135,8 @@ def question_text(queries: Queries, number: int, settings: QuestionSettings = DE
 
     Args:
       queries: of one question.
-      number: which, from 0.
-      settings: how it is put.
+      number: number of the query, from 0.
+      settings: settings of the question.
     """
     if settings.wording == "paper":
         return paper_question_text(queries, number, settings.indexed)
@@ -165,7 +165,7 @@ def is_echo(text: str, queries: Queries, settings: QuestionSettings = DEFAULT) -
     """Returns whether a reply's answer is the placeholder itself."""
     if settings.wording == "paper":
         return is_paper_echo(text, queries)
-    inside = marked(text, "lenient", WORD)
+    inside = bracketed_answer(text, "lenient", WORD)
     return inside is not None and inside.strip().lower() == placeholder(queries)
 
 
@@ -239,7 +239,7 @@ def answer_in(
 
 def _entries(text: str) -> list[str] | None:
     """Returns the entries of a reply's last answer in brackets, in small letters, or None."""
-    inside = marked(text, "lenient", WORD)
+    inside = bracketed_answer(text, "lenient", WORD)
     if inside is None:
         return None
     return [part.strip(" '\"").lower() for part in re.split(r"[,;\n]", inside)]
@@ -258,7 +258,9 @@ def _count_choices(queries: Queries) -> int:
 
 def _numbers(queries: Queries, value: Any) -> str:
     array = np.asarray(value)
-    return written(array if array.dtype.kind in "iu" else array.astype(float), queries.decimals)
+    return format_value(
+        array if array.dtype.kind in "iu" else array.astype(float), queries.decimals
+    )
 
 
 def _history(queries: Queries, number: int, settings: QuestionSettings) -> list[str]:

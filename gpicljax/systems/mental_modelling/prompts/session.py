@@ -87,10 +87,10 @@ def ask_questions(
         many.
       model: the model.
       folder: of the transcripts, one for each episode; made if it is not there.
-      settings: how questions are put.
+      settings: settings of the questions.
       budget: what all may cost, earlier parts of the run included; or a ledger that several calls
         share.
-      patience: how often a request is tried.
+      patience: policy of repeated requests.
       max_tokens: the longest reply.
       at_once: questions that are asked at the same time.
       seed: of the model's choices, where it has a use for one.

@@ -16,13 +16,13 @@ class TaskText(NamedTuple):
     """A description of a task in parts of a few sentences, empty if unknown.
 
     Attributes:
-      task: what it is about.
-      states: what a state is.
-      actions: what an action is.
-      rewards: what is paid.
-      dynamics: how states follow from one another.
-      start: how an episode begins.
-      end: how it ends.
+      task: its purpose.
+      states: the elements of a state.
+      actions: the elements of an action.
+      rewards: the rule of the rewards.
+      dynamics: the law of the next state.
+      start: the beginning of an episode.
+      end: the end of an episode.
     """
 
     task: str

@@ -235,7 +235,7 @@ class Study(NamedTuple):
         more after as much of the curriculum as the run clears in `"order"`.
       task: the task set; none of `"order"`.
       run: its number; streams of one number meet the same instances where the order is the same.
-      curriculum: what it is played on; `"again"`, if all is cleared.
+      curriculum: curriculum of the stream; of `"again"`, if all is cleared.
     """
 
     kind: str

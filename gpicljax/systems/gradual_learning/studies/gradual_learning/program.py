@@ -116,7 +116,7 @@ def repeat_streams(tasks: Task, cleared: jax.Array, config: Config) -> Task:
     """Returns the streams of `"again"`, cut to what each run clears in order, and twice as long.
 
     Args:
-      tasks: `[N]`, those after the whole curriculum.
+      tasks: `[N]`, tasks after the whole curriculum.
       cleared: `int32[runs]`, task sets that a run clears in order.
       config: the experiment's.
     """

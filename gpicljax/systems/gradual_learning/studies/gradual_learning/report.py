@@ -94,8 +94,8 @@ def transfers_of_predecessors(
     for task in config.curriculum:
         if after := stream_indices(studies, "after", task):
             places = len(studies[after[0]].curriculum.tasks)
-            alone = streams.completion_times(stream_indices(studies, "alone", task), 1)
-            transfers[task] = transfer(alone, streams.completion_times(after, places))
+            single = streams.completion_times(stream_indices(studies, "alone", task), 1)
+            transfers[task] = transfer(single, streams.completion_times(after, places))
     return transfers
 
 
@@ -119,7 +119,7 @@ def hint_transfer(
 
     Args:
       streams: the agent's.
-      studies: what they are of.
+      studies: studies of these streams.
       config: the experiment's.
       oracle: `float[n]`, steps of an agent that knows the answers, by task set.
     """
@@ -240,7 +240,7 @@ class Findings(NamedTuple):
 
     Attributes:
       agents: efficiency by agent, task sets in order.
-      alone: efficiency by agent, every task set alone.
+      single: efficiency by agent, every task set alone.
       faster: by null and task set, how many times faster the learner is than the null.
       transfers: criterion B by target, of the learner and of the null.
       retentions: criterion C by target, of the learner and of the null.
@@ -249,7 +249,7 @@ class Findings(NamedTuple):
     """
 
     agents: dict[str, Efficiency]
-    alone: dict[str, Efficiency]
+    single: dict[str, Efficiency]
     faster: dict[str, dict[str, Transfer]]
     transfers: dict[str, dict[str, Transfer]]
     retentions: dict[str, dict[str, Retention]]
@@ -274,7 +274,7 @@ def compute_findings(streams: dict[str, Streams], config: Config, seeds: int) ->
             agent: efficiency(times_in_order(agent_streams, studies[agent], config), oracle)
             for agent, agent_streams in streams.items()
         },
-        alone={
+        single={
             agent: efficiency_alone(agent_streams, studies[agent], config)
             for agent, agent_streams in streams.items()
         },
@@ -362,7 +362,7 @@ def sections(findings: Findings, config: Config) -> list[str]:
         "",
         "## Steps until cleared, each alone",
         "",
-        steps_table(findings.alone, tasks),
+        steps_table(findings.single, tasks),
         "",
     ]
     for null, faster in findings.faster.items():
@@ -397,8 +397,8 @@ def numbers_of(findings: Findings) -> dict[str, Any]:
         agent: {
             "steps in order": values.steps.tolist(),
             "cleared in order": values.cleared.tolist(),
-            "steps alone": findings.alone[agent].steps.tolist(),
-            "cleared alone": findings.alone[agent].cleared.tolist(),
+            "steps alone": findings.single[agent].steps.tolist(),
+            "cleared alone": findings.single[agent].cleared.tolist(),
         }
         for agent, values in findings.agents.items()
     }

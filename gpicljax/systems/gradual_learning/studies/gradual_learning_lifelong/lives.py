@@ -66,7 +66,7 @@ def read_life(order: tuple[str, ...], streams: int, content: Any) -> Life:
     """Returns a life from a file.
 
     Args:
-      order: that of the task sets in this life.
+      order: names of the task sets in the order of this life.
       streams: R.
       content: of the file.
 

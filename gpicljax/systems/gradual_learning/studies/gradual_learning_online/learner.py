@@ -85,8 +85,8 @@ class LearnerMemory:
     Attributes:
       time: `int32`, steps so far.
       pause: `int32`, steps since the last reward.
-      sign: `int32`, that of the last reward, 0 to 2.
-      signs: `int32`, those of the last three steps.
+      sign: `int32`, sign of the last reward, 0 to 2.
+      signs: `int32`, signs of the rewards of the last three steps.
       situations: `uint32[SITUATIONS, N]`, hashes of each remembered moment.
       inputs: `int32[N]`, the environment's byte at each remembered step.
       replies: `int32[N]`, the reply at each.
@@ -96,9 +96,9 @@ class LearnerMemory:
       last_input: `int32[256]`, the step at which each byte was last an input.
       last_reply: `int32[256]`, the step at which each byte was last a reply.
       last_paid: `int32[256]`, the step at which each byte was last rewarded.
-      quiet: float `[256]`, how often a reply of each byte had no reward of either sign.
+      quiet: float `[256]`, number of replies of each byte that had no reward of either sign.
       failures: float, share of punishments among the recent rewards.
-      failure_shares: float `[PAUSES * 3, 27]`, that share by situation.
+      failure_shares: float `[PAUSES * 3, 27]`, share of punishments by situation.
       place: `int32[2]`, the situation of the last step.
       tilt: float `[F]`, the noise on weights.
       weights: float `[ROWS, F]`.

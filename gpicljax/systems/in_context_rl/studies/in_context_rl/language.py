@@ -24,8 +24,8 @@ from gpicljax.llm.prompts import (
     PromptSettings,
     action_schema,
     explanation_of,
+    format_value,
     schema_request,
-    written,
 )
 from gpicljax.llm.scenarios import arm_names
 from gpicljax.networks.language import LanguageModelSettings
@@ -309,7 +309,7 @@ def _random_model(env: Environment, settings: PromptSettings) -> FakeModel:
 
     def answer(messages: Sequence[Message], seed: int) -> str:
         action = np.asarray(space.sample(jax.random.key(seed)))
-        action_text = written(action, 3).strip("[]") if names is None else names[int(action)]
+        action_text = format_value(action, 3).strip("[]") if names is None else names[int(action)]
         return f"{text}[{WORD}: {action_text}]"
 
     return FakeModel(answer)

@@ -267,7 +267,7 @@ def ask_model(
             tests[test_name][agent.full_name] = agent
         notes += [note] if note else []
         log_progress(f"{config.llm.name} on {test_name}")
-    return config.llm.spent(ledger), *notes
+    return config.llm.summarise_spending(ledger), *notes
 
 
 def describe_language_model(config: Config) -> dict[str, str]:
@@ -285,7 +285,7 @@ def describe_language_model(config: Config) -> dict[str, str]:
     if config.dry_run:
         log_once("counting requests and tokens ...")
         usage = expected_usage(sets, prompts, config.actions, config.conversations, config.seed)
-        return {"language model": config.llm.expected(usage)}
+        return {"language model": config.llm.expected_usage(usage)}
     first = next(iter(sets.values()))
     config.llm.check(schema_of(first, prompts[0]))
     return {"language model": f"{config.llm.name}, {', '.join(prompts)}"}

@@ -258,7 +258,7 @@ def trial_page(
     """Returns a page of the bandit trial with median regret, action by action.
 
     Args:
-      where: Name of the tasks.
+      test_name: Name of the tasks.
       agent: Name of the agent.
       played: Trials of the agent.
       means: float `[N, A]`, mean reward of each arm; None for other tasks, which have no page.

@@ -115,14 +115,14 @@ def ask(run: RunDirectory, config: Config) -> tuple[dict[tuple[str, str], Answer
             continue
         biases[test_name, prompt] = answer_bias(answers)
         log_once(f"{test_name}, {prompt}: done")
-    return biases, config.llm.spent(ledger)
+    return biases, config.llm.summarise_spending(ledger)
 
 
 def build(config: Config) -> Program:
     """Returns the program, which asks a language model and trains nothing."""
     words = config.llm.name
     if config.dry_run:
-        words = config.llm.expected(expected_usage(config))
+        words = config.llm.expected_usage(expected_usage(config))
     else:
         config.llm.check(schema_of(TESTS[config.tests[0]], config.llm.prompts[0]))
     return Program(

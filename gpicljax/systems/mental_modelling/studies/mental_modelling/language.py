@@ -47,7 +47,7 @@ def describe_language_model(config: Config, tasks: Iterable[str], cells: Iterabl
         check_config(has_publication, "llm.prompts", config.llm.prompts, expected)
     if config.dry_run:
         log_once("counting requests and tokens ...")
-        return config.llm.expected(expected_usage(config, cells))
+        return config.llm.expected_usage(expected_usage(config, cells))
     schema = "{}"
     if config.llm.structured and (first := next(iter(cells), None)) is not None:
         schema = answer_schema(first, PROMPTS[config.llm.prompts[0]])

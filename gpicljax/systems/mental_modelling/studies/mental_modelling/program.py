@@ -81,7 +81,7 @@ def build(config: Config) -> Program:
             comparisons += task_comparisons
             records += task_records
             readers[name] = about
-        spent = config.llm.spent(ledger) if config.llm.asks else ""
+        spent = config.llm.summarise_spending(ledger) if config.llm.asks else ""
         return {
             "rows": rows,
             "compared": comparisons,
@@ -116,7 +116,7 @@ class OtherKindReaders(NamedTuple):
 
     Attributes:
       readers: of each seed, one for each kind that is asked about.
-      reader_numbers: `int[N]`, which of them is asked about an episode.
+      reader_numbers: `int[N]`, number of the reader that is asked about each episode.
     """
 
     readers: list[list[TrainedReader]]

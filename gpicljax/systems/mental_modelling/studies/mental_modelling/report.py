@@ -212,9 +212,9 @@ def count_leads(
     """Counts one answerer's leads; numbers are not counted beside the parts of their range.
 
     Args:
-      found: comparisons.
+      comparisons: comparisons.
       answerer: its name.
-      of_reader: counts its leads over the usual reader, not over the null.
+      over_reader: counts its leads over the usual reader, not over the null.
     """
     answerer_comparisons = [
         x for x in comparisons if x.answerer == answerer and not x.is_in_numbers

@@ -157,7 +157,7 @@ def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
     Args:
       folder: of the transcripts.
       queries: all that were asked there.
-      prompt: how, by name.
+      prompt: name of the prompt.
 
     Raises:
       SavedError: for a damaged transcript, or one of other queries.

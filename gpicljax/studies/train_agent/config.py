@@ -208,7 +208,7 @@ _WITHIN_TRIALS: dict[str, Any] = {
 }
 _BANDIT: dict[str, Any] = {
     **_WITHIN_TRIALS,
-    # What an arm has paid is told at the next pull: little has to be looked ahead.
+    # The payment of an arm is observed at the next pull: little has to be looked ahead.
     "hparams": dataclasses.replace(_WITHIN_TRIALS["hparams"], discount=0.8, gae_lambda=0.9),
     "observations": 2_000_000,
     "evaluation_episodes": 1_000,
@@ -229,7 +229,7 @@ for _env in gpicljax.registered():
     }
 
 GENERAL: dict[str, dict[str, Any]] = {"recurrent-ppo": _WITHIN_TRIALS}
-"""What an algorithm starts from where nothing is tuned, if not from its own defaults."""
+"""General settings of algorithms where nothing is tuned and their own defaults do not suit."""
 PIXELS: dict[str, Any] = {
     "num_envs": 8,
     "seeds": 1,
@@ -238,7 +238,7 @@ PIXELS: dict[str, Any] = {
     "observations": 20_000,
     "log_lines": 10,
 }
-"""Where observations are pictures: what a laptop has memory and patience for."""
+"""Settings for pictures as observations, which fit a laptop's memory and patience."""
 PICTURES_PPO: dict[str, Any] = {"agent": ppo.PPOConfig(unroll=16, epochs=1, minibatches=1)}
 
 OWN_STUDY = {

@@ -27,7 +27,7 @@ from gpicljax.viz.style import save_figure
 TRAINED, ELSEWHERE = "trained", "elsewhere"
 """The distributions over tasks that agents are evaluated on."""
 NULLS = {"random": "random actions", "thompson": "Thompson sampling", "ucb1": "UCB1"}
-"""What agents are compared with on the same tasks, by measure."""
+"""Names of the nulls on the same tasks, by measure."""
 
 
 class Player(NamedTuple):

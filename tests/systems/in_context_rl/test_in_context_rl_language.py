@@ -106,11 +106,13 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
     assert [agent.label for _, agent, _ in contenders] == [
         f"**first ({prompt})**" for prompt in names
     ]
-    each = [agent.seeds[0].trials for _, agent, _ in contenders]
-    assert all((trials.length == ACTIONS).all() and not trials.invalid.any() for trials in each)
+    agents_trials = [agent.seeds[0].trials for _, agent, _ in contenders]
+    assert all(
+        (trials.length == ACTIONS).all() and not trials.invalid.any() for trials in agents_trials
+    )
     # The same arms under the same labels, and the same luck.
-    for trials in each[1:]:
-        np.testing.assert_array_equal(trials.rewards, each[0].rewards)
+    for trials in agents_trials[1:]:
+        np.testing.assert_array_equal(trials.rewards, agents_trials[0].rewards)
     expected = language.expected_usage(arms, names, ACTIONS, 3, 0)
     assert expected.requests == model.requests == 3 * 3 * ACTIONS
 
@@ -121,7 +123,7 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
 def test_demonstrations_are_of_other_tasks_of_the_family(test_name):
     settings = language.PROMPTS["demonstrated"]
     shown = language.demonstrations(test_name, TESTS[test_name], settings, 2, 0)
-    assert [len(each) for each in shown] == [settings.demonstrations] * 2
+    assert [len(decisions) for decisions in shown] == [settings.demonstrations] * 2
     assert not language.demonstrations(test_name, TESTS[test_name], language.PROMPTS["raw"], 2, 0)
 
 

@@ -22,7 +22,7 @@ from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool, word
 PLUS, MINUS, TIMES, OVER = range(4)
 OPERATORS = "+-*/"
 LEAD = "Evaluate: "
-"""What all questions begin with."""
+"""The beginning of all questions."""
 _MOST_OPERANDS = 4
 
 

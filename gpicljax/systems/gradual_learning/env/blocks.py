@@ -27,11 +27,11 @@ SHAPES = ("CUBE", "BALL", "CONE", "RING")
 PLACES = ("table", "shelf", "floor")
 KINDS = ("size", "colour", "shape")
 YES, NO = "yes", "no, "
-"""What is said to answers: the right one follows the latter."""
+"""Feedback on a right answer and on a wrong one, which the right one follows."""
 _MOST_OBJECTS, _ATTRIBUTE_NAMES = 3, (SIZES, COLOURS, SHAPES)
 _LONGEST = max(len(names) for names in _ATTRIBUTE_NAMES)
 _EVENT_WINDOW = 16
-"""How many questions back an object is looked for, where the world lasts."""
+"""Number of latest events among which an object is searched in a lasting world."""
 
 
 # Numbers of an instance's draws; those of what happens come after those of what is asked.
@@ -122,7 +122,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Qu
         seed, _FIRST_QUESTION_DRAW + event * _DRAWS_PER_QUESTION + np.arange(_DRAWS_PER_QUESTION)
     )
 
-    # What is the case: objects at different places, or what the last event was.
+    # The scene: objects at different places, or the objects of the last events.
     latest, recent = _events(seed, jnp.maximum(event - np.arange(_EVENT_WINDOW), 0))
     first = below(u[0], len(PLACES))
     places = (first + jnp.arange(_MOST_OBJECTS) * (1 + below(u[1], 2))) % len(PLACES)
@@ -136,7 +136,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Qu
         places == pair[0], pair[1], jnp.where(places == pair[1], pair[0], places)
     )
 
-    # Where is looked, and what is there.
+    # The place that is looked at, and the object there.
     looked_at = jnp.where(world_lasts, below(u[6], jnp.minimum(event + 1, len(PLACES))), 0)
     is_at_place = (recent == looked_at) & (event >= np.arange(_EVENT_WINDOW))
     looked_at, is_at_place = (

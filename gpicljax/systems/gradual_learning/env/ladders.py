@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ATTRIBUTE, OBJECT, WHETHER, COUNT, TURNS = range(5)
-"""What is asked of objects: an attribute, the object, whether something is so, how many are so, or
+"""Questions about objects: an attribute, the object, whether something is so, how many are so, or
 the object in three turns."""
 
 

@@ -30,9 +30,9 @@ from gpicljax.systems.gradual_learning.env.tasks import (
 SYMBOLS = string.ascii_letters + string.digits + " ,.!;?-"
 """The allowed characters of micro1."""
 PUNCTUATION = ' !":?.,;'
-"""What stands for itself in micro2 and micro3."""
+"""Symbols that stand for themselves in micro2 and micro3."""
 PROMPT = "one character is right. find it, and go on saying it. "
-"""What micro1.prompt says."""
+"""The prompt of micro1.prompt."""
 KEYS = 10
 # Numbers of an instance's draws; a question's come after them.
 _ALPHABET_DRAW, _TARGET_DRAW, _PERMUTATION_DRAW = range(3)

@@ -79,7 +79,7 @@ def belongs(description: Description, string: jax.Array, size: jax.Array) -> jax
     occurs = _any(starts)
     complete = (occurs | ~is_required).all()
     is_forbidden = (occurs & description.forbidden).any()
-    # What begins so many letters before a place covers it.
+    # An n-gram that starts fewer letters before a place than it has covers the place.
     back, covered = LETTERS - 1, jnp.zeros((GROUPS, LONGEST), bool)
     padded = jnp.pad(starts & is_required[:, None], ((0, 0), (back, 0)))
     for k in range(LETTERS):
@@ -195,7 +195,7 @@ def _forbidden_runs(
         _LONGEST_RUN, _SEGMENT_COUNT
     )
     aligned = jnp.where(description.forbidden[:, None], _align_right(description), -1)
-    # What may follow, by which of the n-grams lack only their last letter.
+    # Letters that may follow, by the set of n-grams that lack only their last letter.
     bit = np.arange(GROUPS)
     entries = aligned.reshape(-1)
     completes = (aligned[:, -1:] == entries) & (entries >= 0)
@@ -272,7 +272,7 @@ def _draw_member(
     starts = _starts(description.grams, sizes, jnp.where(within, string, -2)) & is_required[:, None]
     missing = is_required & ~_any(starts) & description.every
     if not corrected:
-        # Where anything goes and nothing is missing, it breaks off within an n-gram.
+        # With "anything" and no missing n-gram, the string breaks off within an n-gram.
         is_early = _any(starts & (places + sizes[:, None] <= until))
         over = jnp.where(size > 0, ends, 0).max() - until
         breaks_off = anything & (is_early | ~is_required).all()
@@ -302,7 +302,7 @@ def _draw_near_misses(
     count = is_required.sum(dtype=jnp.int32)
     places = jnp.arange(LONGEST, dtype=jnp.int32)
     coins = below(u[0] >> np.arange(3, dtype=np.uint32), 2) == 1
-    # Where anything goes, an n-gram is put in that is forbidden, or one is lost wherever it is.
+    # With "anything", a forbidden n-gram is inserted, or all copies of one are overwritten.
     inserts_forbidden = forbidden.any() & ((count == 0) | coins[0])
     among = jnp.where(inserts_forbidden, forbidden, is_required)
     group = _nth(among, below(u[1], jnp.maximum(among.sum(dtype=jnp.int32), 1)))
@@ -334,7 +334,7 @@ def _draw_near_misses(
     letter = jnp.where(
         is_foreign | last, unused[below(u[3], number)], entries[_nth(is_entry, turn)]
     )
-    # What overwrites it is the same everywhere, and without letters of forbidden ones.
+    # The letters that overwrite it are the same everywhere, and none of forbidden n-grams.
     drawn, rest = below(u[5:], 26), unused[below(u[5:] >> 8, number)]
     barred = (jnp.where(forbidden[:, None], grams, -1).reshape(-1)[:, None] == drawn).any(0)
     words = jnp.where(barred | (np.arange(_EDITED_STRINGS * LETTERS) >= 2 * LETTERS), rest, drawn)

@@ -14,7 +14,7 @@ import numpy as np
 from gpicljax.systems.gradual_learning.env.hashing import Seed, word
 
 PERMUTATIONS = ("none", "within classes", "alphanumeric", "printable")
-"""What is permuted: nothing; digits among themselves and letters among themselves; digits and
+"""Permuted bytes: none; digits among themselves and letters among themselves; digits and
 letters together; all 95 printable bytes, the space and the period included."""
 
 # Numbers of the draws in a stream, beyond all others.

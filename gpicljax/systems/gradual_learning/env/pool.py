@@ -19,9 +19,9 @@ from gpicljax.checks import refusal
 
 LONGEST_WORD = 15
 JOINTS = "-#,"
-"""What a word's letters are joined with in micro9.3."""
+"""Separators of a word's letters in micro9.3."""
 FREQUENT = 200
-"""How many of the first words micro6 draws from; the next as many are micro20's new names."""
+"""Number of words that micro6 draws from; the next as many are the new names of micro20."""
 SYNONYMS = {
     "say": ("say", "print", "write"),
     "and": ("and", "together with", "&", "also"),

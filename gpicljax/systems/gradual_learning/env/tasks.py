@@ -36,10 +36,10 @@ MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS, LINES = range(6)
 FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks", "lines")
 """Their names."""
 
-# What a mapping is between.
+# Kinds of mappings.
 SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
 
-# Which feedback.
+# Styles of feedback.
 NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
 GOOD_JOB, CORRECT, GOOD_JOB_WITH, GOOD_JOB_UNFINISHED, VERDICT = range(7, 12)
 STATEMENT, YES_OR_NO, SHORTENED_LATER = range(12, 15)
@@ -322,7 +322,7 @@ TASK_SETS: list[StreamTaskSet] = [
             )
         )
     ),
-    # What the document asks for and the reference lacks.
+    # Sets that the document asks for and the reference lacks.
     StreamTaskSet(
         "micro5.2.repeats",
         "feedback separator, where every repeated question must be answered right",

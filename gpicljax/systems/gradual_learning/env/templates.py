@@ -21,10 +21,10 @@ FEEDBACK = {
     tasks.GOOD_JOB_WITH: ("good job! ", "wrong! ", True),
     tasks.GOOD_JOB_UNFINISHED: ("good job! ", "wrong! ", False),
 }
-"""What is said to an answer: before a right one, before a wrong one, whether the answer follows the
+"""Feedback: text for a right answer, text for a wrong one, and whether the answer follows the
 former."""
 ANNOUNCED = "{new}{is_as}{old}{dash}"
-"""What a question of micro20 begins with, empty in others."""
+"""The beginning of a question of micro20, empty in others."""
 _SAY = "{say}: "
 
 _EXACT = conversation.EXACT
@@ -179,5 +179,5 @@ BASES = {
     "micro19": ("micro10", "micro11", "micro12", "micro14"),
     "micro20": ("micro10", "micro11", "micro12", "micro14"),
 }
-"""What is drawn for a whole instance of micro16, micro19 and micro20, and for each question of
+"""Kinds that are drawn for an instance of micro16, micro19 and micro20, and for each question of
 micro16.mixed."""

@@ -182,7 +182,7 @@ def _process_feedback(memory: CopierMemory) -> CopierMemory:
     is_stated = jax.vmap(_states_answer, (0, None, None))(
         memory.candidates, memory.text, memory.length
     )
-    # Where it ends with several of them, the longest is the answer.
+    # If several of them end the feedback, the longest is the answer.
     sizes = jnp.where(is_stated, (memory.candidates > 0).sum(-1), 0)
     is_stated &= sizes == sizes.max()
     is_right = is_stated | (memory.is_rewarded & (memory.candidates == last_answer).all(-1))

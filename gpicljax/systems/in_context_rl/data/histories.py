@@ -29,7 +29,7 @@ from gpicljax.typing import ArrayTree, JsonObject
 from gpicljax.wrappers.trial import Trial, trial_space
 
 CONTENT = "learning histories"
-"""What a folder of histories says that it holds."""
+"""The content that the card of a folder of histories states."""
 
 
 class History(NamedTuple):

@@ -291,7 +291,7 @@ class _TrialTable:
         if self._choices is not None:
             lines += self._arm_lines(observation)
         else:
-            # Where nothing recurs (numbers that vary), a table of everything would say nothing.
+            # If situations do not recur (real numbers), a full table has no information.
             pairs = sorted(self._counts, key=lambda pair: (pair[0] != observation, pair))[:200]
             for pair in pairs:
                 destinations = ", ".join(f"{to} x{n}" for to, n in self._led[pair].most_common(3))

@@ -98,7 +98,7 @@ COORDINATES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "Pendulum": _angles,
     "InvertedDoublePendulum": _two_angles,
 }
-"""In which linear feedback is linear."""
+"""Coordinates in which linear feedback is linear."""
 
 
 def is_lawful(queries: Queries) -> bool:
@@ -137,7 +137,7 @@ def physics_answers(queries: Queries) -> Answers | None:
     count = states.shape[1] - 1
     if count < 1:
         return None
-    # What is known: pairs of states that follow each other, and the actions between them.
+    # The history: pairs of consecutive states, and the actions between them.
     before, after = states[:, :-1], states[:, 1:]
     past_actions = _numbers(actions[:, :count])
     velocity_changes = (after - before)[..., law.velocity] / law.scale

@@ -93,7 +93,7 @@ TABLE_1: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
         "Llama3-70b": (16, 4, 4, 3, 2, 13),
     }
 )
-"""How many of 50 replies about MountainCar have an error of each type; one may have several."""
+"""Numbers of 50 replies about MountainCar with an error of each type, maybe several."""
 
 TABLE_2: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     {"GPT-3.5": (0.60, 0.67), "Llama3-8b": (0.40, 0.52), "Llama3-70b": (0.67, 0.65)}

@@ -37,7 +37,7 @@ QUESTIONS: tuple[Question, ...] = get_args(Question)
 ACTION_QUESTIONS = ("next_action", "last_action")
 """Questions whose answer is an action; the others but `argue` are answered by a state."""
 HISTORY_SIZES = (0, 1, 2, 3, 5, 10, 20, 40)
-"""What is swept by default; the paper's sizes stand on the axes of its figures only."""
+"""Default sizes of history; the paper has its sizes only on the axes of its figures."""
 DECREASE, INCREASE, UNCHANGED = 0, 1, 2
 """The classes of change, numbered as in appendix C."""
 BINS = 10

@@ -351,7 +351,7 @@ def _scale_inputs(
     else:
         middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
         entries = actions.reshape(*rewards.shape, -1)
-        # As a number, and as the part of the range in which it lies.
+        # An action is given as a number, and as the part of the range in which it lies.
         parts = to_bins(entries, space.low, space.high, task.decimals)[..., None]
         places = (parts == np.arange(BINS)).reshape(*rewards.shape, -1)
         scaled_actions = np.concatenate([(entries - middle) / half, places], -1)
@@ -416,7 +416,7 @@ def _make_tokens(number: jax.Array, x: dict[str, jax.Array], is_asked: jax.Array
         before(x["done"], 1),
         before(x["paid"][:, None], 1),
         before(changes, 1) * (rest > 1),
-        # What the question gives of this step.
+        # The parts of this step that the question gives.
         gives_state * states[:count],
         gives_state * changes[:count] * (rest > 0),
         only("last_action") * next_features[1],

@@ -157,11 +157,13 @@ def right_by_history(
     ends = episodes.length - (question not in ("next_action", "argue"))
     long = ends >= length
     check(bool(long.any()), "length", length, f"up to {ends.max()}, of the longest episode")
-    some, columns = take_episodes(episodes, long), []
+    long_episodes, columns = take_episodes(episodes, long), []
     for history in range(length):
-        asked = build_queries(some, question, history=history, first=length - 1, decimals=decimals)
-        asked = pick_queries(asked, most)
-        columns.append(score_answers(asked, answer(asked)).right)
+        queries = build_queries(
+            long_episodes, question, history=history, first=length - 1, decimals=decimals
+        )
+        queries = pick_queries(queries, most)
+        columns.append(score_answers(queries, answer(queries)).right)
     return np.stack(columns, 1).astype(float)
 
 
@@ -355,7 +357,7 @@ def compare(
     Returns:
       The comparison; None if nothing was asked with a history.
     """
-    with_history = [each for each in triples if each[0].history > 0]
+    with_history = [triple for triple in triples if triple[0].history > 0]
     if not with_history:
         return None
 

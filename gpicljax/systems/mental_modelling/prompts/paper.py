@@ -39,7 +39,7 @@ WORDS: Mapping[str, Mapping[str, int]] = {
     "vote": {"true": 1, "false": 0},
     "change": {"inc": INCREASE, "dec": DECREASE, "unch": UNCHANGED},
 }
-"""What answers in words mean, by form, in small letters."""
+"""Numbers of answers in words, by form, in small letters."""
 _TRIMMED = " \t\n'\"*`"
 _LIST = re.compile(r"predictions\s*[=:]\s*\[([^\[\]]*)\]", re.IGNORECASE)
 _ACTION = re.compile(

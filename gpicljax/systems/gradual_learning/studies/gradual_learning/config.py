@@ -286,14 +286,14 @@ QUICK = Config(
     seeds=1,
     observations=1_200_000,
     log_lines=10,
-    # What is found by trying takes most practice.
+    # Task sets that are solved by trial and error take most practice.
     taught=(*MICRO_1_TO_4 * 3, *MAPPINGS[:6]),
     curriculum=(*MICRO_1_TO_4, *MAPPINGS[:6]),
     targets=("micro3", "micro5.3", "micro5.6"),
     budget=10_000,
 )
-# What feedback tells, without what has to be found by trying. The first mapping has no mark between
-# questions, answers and feedback: it is learnt last.
+# Sets that feedback teaches, without those of trial and error. The first mapping has no mark
+# between questions, answers and feedback: it is learnt last.
 MAPPED = dataclasses.replace(
     QUICK,
     seeds=3,
@@ -329,14 +329,14 @@ WORDS = (
     "micro9.3",
 )
 OPERATIONS = ("micro10", "micro11", "micro12")
-# What is said, and what is to be done with it: answers come from the question, not from feedback.
+# Words and operations on them: answers come from the question, not from feedback.
 BEYOND = dataclasses.replace(
     QUICK,
     seeds=3,
     observations=600_000,
     network=POINTERS,
     hparams=dataclasses.replace(QUICK.hparams, learning_rate=2e-3),
-    # What answers depend on several places for takes most practice.
+    # Task sets whose answers depend on several places take most practice.
     taught=("micro6", "micro6", *WORDS, *OPERATIONS * 2),
     # Words without a meaning take longest: they come last, and block no other set.
     curriculum=(*WORDS, *OPERATIONS, "micro16", "micro6"),

@@ -153,7 +153,7 @@ def retentions_of_targets(
     for place, task in enumerate(config.curriculum):
         if indices := stream_indices(studies, "again", task):
             cleared_again = np.minimum(cleared[indices], reached)
-            # What was cleared in order, and then in this stream, before the task came once more.
+            # Runs that cleared it in order, and then in this stream before the task came again.
             counts = (reached > place) & (cleared_again >= reached)
             first = CompletionTimes(steps[indices, place][:, None], counts[:, None])
             is_cleared = counts & (cleared[indices] > reached)

@@ -16,7 +16,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import ME
 
 Method = Literal["plain", "replay", "elastic", "anew"]
 METHODS: tuple[Method, ...] = ("plain", "replay", "elastic", "anew")
-"""How what is known is treated when the next task set comes; `anew` forgets it all."""
+"""Treatments of the weights when the next task set comes; `anew` discards them."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,7 @@ PAUSES = 16
 """Steps since the last reward that are distinguished."""
 _SIGN_COUNT = 27
 _PAIR_COUNT = 512
-# Where each kind of row begins; the first row belongs to every situation.
+# First row of each kind; row 0 belongs to every situation.
 _SINCE_ROWS, _RECENT_ROWS, _INPUT_ROWS = 1, 1 + 3 * PAUSES, 1 + 3 * PAUSES + _SIGN_COUNT
 _PAIR_ROWS = _INPUT_ROWS + BYTES
 ROWS = _PAIR_ROWS + _PAIR_COUNT

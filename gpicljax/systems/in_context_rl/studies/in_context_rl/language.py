@@ -65,7 +65,7 @@ PROMPTS: dict[str, PromptSettings] = {
     "guided": PromptSettings(history="summary", reasons=False, guidance=True),
     "scenario": PromptSettings(reasons=False, scenario="buttons"),
 }
-"""How a language model is told of a trial, by name; the whole history unless it is a summary."""
+"""Settings of prompts, by name; with the whole history unless it is a summary."""
 TINY_MODEL_PROMPT = PromptSettings(reasons=False, tell_limit=False)
 """Told raw, with the whole history, of which the tiny model reads the end."""
 TINY_MODEL_NETWORK = LanguageModelSettings("transformer", layers=2, width=64, heads=4, hidden=128)

@@ -28,7 +28,7 @@ from gpicljax.wrappers.trial import Trial
 from gpicljax.wrappers.with_optimal_actions import SolvedTask, WithOptimalActions
 
 CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's context": 3}
-"""What a trained agent is tested without."""
+"""Conditions of the tests of trained agents, each without one thing."""
 
 
 class PlayedTrials(NamedTuple):
@@ -140,7 +140,7 @@ def _impair(whole: Agent, condition: jax.Array) -> Agent:
         reward = jnp.where(condition == 2, 0, timestep.reward)
         context = observation, reward, carry.last_action
         shifted = jax.tree.map(lambda x: jnp.where(condition == 3, jnp.roll(x, 1, 0), x), context)
-        # Where the agent is, and what it may do, is its own.
+        # The agent's own situation and permitted actions stay.
         kept_entries = {
             name: observation[name]
             for name in ("now", "elapsed", "action_mask")

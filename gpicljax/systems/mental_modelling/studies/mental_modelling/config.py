@@ -143,7 +143,7 @@ LEVELS = {"beginner": 1, "advanced": 4, "expert": 10}
 NOISE = {"beginner": 1.0, "advanced": 0.5, "expert": 0.0}
 """The same of rules: deviation of the noise on their actions."""
 GAINS = (0.7, 0.55, 0.85, 0.6, 0.8, 0.65)
-"""What sets the rules of different seeds apart: how fast they go where they want to be."""
+"""Gains of the rules of different seeds, by which they approach their target."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -202,42 +202,50 @@ def _extend_answer(
     context: _ByteContext,
 ) -> _Answer:
     """Returns the answer with one more byte; of no effect in mini tasks."""
-    opened = ~context.has_ended & ~context.is_talking
-    leading = opened & (rules.lenient == 1) & context.is_space & (progress.answer_bytes == 0)
-    matched, right = _match_byte(question, progress, byte, next_byte)
-    answer_bytes = jnp.where(leading, 0, progress.answer_bytes + 1)
-    leading_spaces = progress.leading_spaces + leading
-    limit = (rules.limit > 0) & (answer_bytes + leading_spaces >= rules.limit)
+    is_open = ~context.has_ended & ~context.is_talking
+    is_leading = is_open & (rules.lenient == 1) & context.is_space & (progress.answer_bytes == 0)
+    matched, is_right = _match_byte(question, progress, byte, next_byte)
+    answer_bytes = jnp.where(is_leading, 0, progress.answer_bytes + 1)
+    leading_spaces = progress.leading_spaces + is_leading
+    is_at_limit = (rules.limit > 0) & (answer_bytes + leading_spaces >= rules.limit)
     ends = jnp.where(
-        rules.spoken == 1, context.is_period | limit, progress.answer_bytes + 1 == question.size
+        rules.spoken == 1,
+        context.is_period | is_at_limit,
+        progress.answer_bytes + 1 == question.size,
     )
     ends = ends | ((rules.strict == 1) & (byte != next_byte))
-    decided = opened & ~context.is_mini & jnp.where(leading, limit, ends)
+    is_complete = is_open & ~context.is_mini & jnp.where(is_leading, is_at_limit, ends)
     return _Answer(
-        opened, leading, answer_bytes, leading_spaces, matched, decided, decided & right & ~leading
+        is_open,
+        is_leading,
+        answer_bytes,
+        leading_spaces,
+        matched,
+        is_complete,
+        is_complete & is_right & ~is_leading,
     )
 
 
 def _extend_mini_answer(
     question: Question,
-    progress_before: Progress,
+    before: Progress,
     byte: jax.Array,
     next_byte: jax.Array,
     context: _ByteContext,
 ) -> _MiniAnswer:
     """Returns the answer in a mini task, of which the last bytes before a period count."""
-    word = jnp.where(context.is_mini, question.size - 1, 0)
+    word_size = jnp.where(context.is_mini, question.size - 1, 0)
     first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
-    on = (progress_before.matched < word) & (next_byte == byte)
-    matched = jnp.where(on, progress_before.matched + 1, first.astype(jnp.int32))
+    is_next = (before.matched < word_size) & (next_byte == byte)
+    matched = jnp.where(is_next, before.matched + 1, first.astype(jnp.int32))
     # The message about the end of time overwrites letters, too.
-    late = context.is_mini & context.is_timeout
-    matched = jnp.where((context.is_talking | late) & ~context.is_space, 0, matched)
-    stopped = context.is_mini & context.counts & context.is_period
-    completed = stopped & (progress_before.matched == word)
-    was = jnp.where(late, 0, progress_before.result)
-    changed = stopped & (was != completed.astype(jnp.int32))
-    return _MiniAnswer(matched, late, completed, changed)
+    is_late = context.is_mini & context.is_timeout
+    matched = jnp.where((context.is_talking | is_late) & ~context.is_space, 0, matched)
+    has_period = context.is_mini & context.counts & context.is_period
+    is_correct = has_period & (before.matched == word_size)
+    last_result = jnp.where(is_late, 0, before.result)
+    changes_result = has_period & (last_result != is_correct.astype(jnp.int32))
+    return _MiniAnswer(matched, is_late, is_correct, changes_result)
 
 
 def _reward_and_streak(
@@ -254,12 +262,12 @@ def _reward_and_streak(
         chatter = chatter | (
             context.has_ended & ~context.is_talking & ~context.is_space & ~context.is_mini
         )
-    decided, correct = answer.is_complete, answer.is_correct
-    part = (rules.graded == 1) & answer.is_open & ~answer.is_leading_space
-    reward = jnp.where(decided, jnp.where(correct, 1, -1), part.astype(jnp.int32))
-    counts = jnp.where(rules.letters == 1, question.key < 4, True)
-    streak = jnp.where(correct & counts, progress.streak + 1, progress.streak)
-    streak = jnp.where(chatter | (decided & ~correct), 0, streak)
+    is_complete, is_correct = answer.is_complete, answer.is_correct
+    is_part = (rules.graded == 1) & answer.is_open & ~answer.is_leading_space
+    reward = jnp.where(is_complete, jnp.where(is_correct, 1, -1), is_part.astype(jnp.int32))
+    key_counts = jnp.where(rules.letters == 1, question.key < 4, True)
+    streak = jnp.where(is_correct & key_counts, progress.streak + 1, progress.streak)
+    streak = jnp.where(chatter | (is_complete & ~is_correct), 0, streak)
     return jnp.where(chatter, -1, reward), streak
 
 
@@ -267,32 +275,38 @@ def _judge_answer(
     rules: TaskRules, question: Question, progress: Progress, answer: _Answer, streak: jax.Array
 ) -> tuple[Progress, _Verdict]:
     """Returns the progress with up-to-date streak and counts of answers, and the verdict."""
-    decided, correct = answer.is_complete, answer.is_correct
-    answers = progress.answers + decided
-    after = _update_knowledge(rules, progress, question, correct)
-    is_knowable = jnp.where(decided, after.is_knowable, progress.is_knowable)
-    memory = jnp.where(decided, after.memory, progress.memory)
-    done = decided & (streak >= rules.needed)
-    in_time = (progress.late_after == 0) | (answers <= progress.late_after)
-    going = decided & ~done
-    last = jnp.where(
-        going & (progress.late_after == 0) & (is_knowable == 1), answers + 50, progress.late_after
+    is_complete, is_correct = answer.is_complete, answer.is_correct
+    answers = progress.answers + is_complete
+    after = _update_knowledge(rules, progress, question, is_correct)
+    is_knowable = jnp.where(is_complete, after.is_knowable, progress.is_knowable)
+    memory = jnp.where(is_complete, after.memory, progress.memory)
+    is_solved = is_complete & (streak >= rules.needed)
+    is_in_time = (progress.late_after == 0) | (answers <= progress.late_after)
+    goes_on = is_complete & ~is_solved
+    late_after = jnp.where(
+        goes_on & (progress.late_after == 0) & (is_knowable == 1), answers + 50, progress.late_after
     )
     was_asked = (progress.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
-    spoilt = (rules.repeats == 1) & decided & ~correct & was_asked
-    last = jnp.where(spoilt, -jnp.abs(jnp.where(last == 0, answers + 50, last)), last)
-    over = going & (progress.fails_after == 0) & (last != 0) & (answers > jnp.abs(last))
-    final = jnp.where(over, answers * (1 + rules.tolerance), progress.fails_after)
-    failed = going & (((final > 0) & (answers > final)) | ((rules.fatal == 1) & ~correct))
+    is_spoilt = (rules.repeats == 1) & is_complete & ~is_correct & was_asked
+    late_after = jnp.where(
+        is_spoilt, -jnp.abs(jnp.where(late_after == 0, answers + 50, late_after)), late_after
+    )
+    starts_to_fail = (
+        goes_on & (progress.fails_after == 0) & (late_after != 0) & (answers > jnp.abs(late_after))
+    )
+    fails_after = jnp.where(starts_to_fail, answers * (1 + rules.tolerance), progress.fails_after)
+    has_failed = goes_on & (
+        ((fails_after > 0) & (answers > fails_after)) | ((rules.fatal == 1) & ~is_correct)
+    )
     counts = {
         "answers": answers,
-        "late_after": last,
-        "fails_after": final,
+        "late_after": late_after,
+        "fails_after": fails_after,
         "is_knowable": is_knowable,
         "memory": memory,
     }
     return dataclasses.replace(progress, streak=streak, **counts), _Verdict(
-        going, done, failed, in_time
+        goes_on, is_solved, has_failed, is_in_time
     )
 
 
@@ -319,60 +333,66 @@ def process_reply(
       See `ReplyOutcome`.
     """
     old, mini = progress, rules.mini == 1
-    talking, before = question.cursor < question.end, progress.end_stage > 0
+    talking, had_ended = question.cursor < question.end, progress.end_stage > 0
     context = _ByteContext(
         is_mini=mini,
         is_talking=talking,
-        has_ended=before,
+        has_ended=had_ended,
         is_space=byte == SPACE,
         is_period=byte == PERIOD,
-        is_timeout=~before & (progress.time >= rules.patience) & ~talking,
-        counts=~(before & ~talking),
+        is_timeout=~had_ended & (progress.time >= rules.patience) & ~talking,
+        counts=~(had_ended & ~talking),
     )
     next_byte = expected_byte(pool, question, progress, mini)
     answer = _extend_answer(rules, question, old, byte, next_byte, context)
-    word = _extend_mini_answer(question, old, byte, next_byte, context)
+    mini_answer = _extend_mini_answer(question, old, byte, next_byte, context)
     reward, streak = _reward_and_streak(rules, question, old, answer, context, corrected)
-    progress, (going, done, failed, in_time) = _judge_answer(rules, question, old, answer, streak)
+    progress, (goes_on, is_solved, has_failed, is_in_time) = _judge_answer(
+        rules, question, old, answer, streak
+    )
 
     result = jnp.where(context.is_timeout, 0, old.result)
-    result = jnp.where(done, in_time.astype(jnp.int32), jnp.where(failed, 0, result))
-    result = jnp.where(word.changes_result, word.is_correct.astype(jnp.int32), result)
-    ended = before | context.is_timeout | done | failed | word.changes_result
-    ask = going & ~failed
+    result = jnp.where(is_solved, is_in_time.astype(jnp.int32), jnp.where(has_failed, 0, result))
+    result = jnp.where(mini_answer.changes_result, mini_answer.is_correct.astype(jnp.int32), result)
+    ended = had_ended | context.is_timeout | is_solved | has_failed | mini_answer.changes_result
+    ask = goes_on & ~has_failed
     if corrected:
         ask = ask & ~context.is_timeout
-    feedback = (answer.is_complete & (rules.mute == 0)) | word.changes_result | word.is_late
+    feedback = (
+        (answer.is_complete & (rules.mute == 0)) | mini_answer.changes_result | mini_answer.is_late
+    )
 
     # After the end come the rest of the text, in mini tasks a space, and the next instance.
-    separated = before & ~talking & (old.end_stage == 1) & (rules.mini + rules.fatal > 0)
-    switch = before & ~talking & ~separated
+    is_separator = had_ended & ~talking & (old.end_stage == 1) & (rules.mini + rules.fatal > 0)
+    switch = had_ended & ~talking & ~is_separator
     reward = jnp.where(switch & mini, jnp.maximum(old.result, 0), reward)
     more = jnp.minimum(old.periods + 1, PERIODS_CAP)
-    decided, opened = answer.is_complete, answer.is_open
+    is_complete, is_open = answer.is_complete, answer.is_open
     matched = jnp.where(answer.is_leading_space, 0, answer.matched)
     progress = dataclasses.replace(
         progress,
         answer_bytes=jnp.where(
-            decided, 0, jnp.where(opened, answer.answer_bytes, old.answer_bytes)
+            is_complete, 0, jnp.where(is_open, answer.answer_bytes, old.answer_bytes)
         ),
         leading_spaces=jnp.where(
-            decided, 0, jnp.where(opened, answer.leading_spaces, old.leading_spaces)
+            is_complete, 0, jnp.where(is_open, answer.leading_spaces, old.leading_spaces)
         ),
-        matched=jnp.where(mini, jnp.where(context.counts, word.matched, old.matched), matched),
-        periods=jnp.where(decided, jnp.where(context.is_period, more, 0), old.periods),
-        end_stage=jnp.where(separated, 2, jnp.maximum(old.end_stage, ended.astype(jnp.int32))),
+        matched=jnp.where(
+            mini, jnp.where(context.counts, mini_answer.matched, old.matched), matched
+        ),
+        periods=jnp.where(is_complete, jnp.where(context.is_period, more, 0), old.periods),
+        end_stage=jnp.where(is_separator, 2, jnp.maximum(old.end_stage, ended.astype(jnp.int32))),
         result=result,
     )
     return ReplyOutcome(
         progress=jax.tree.map(lambda x, like: x.astype(like.dtype), progress, old),
         reward=reward.astype(jnp.int32),
         is_feedback_due=feedback,
-        is_correct=jnp.where(mini, word.is_correct, answer.is_correct),
-        is_late=word.is_late & word.is_correct,
+        is_correct=jnp.where(mini, mini_answer.is_correct, answer.is_correct),
+        is_late=mini_answer.is_late & mini_answer.is_correct,
         is_question_due=ask,
         keeps_text=talking,
-        starts_next=switch | (~before & ended & ~talking & ~feedback & ~ask),
+        starts_next=switch | (~had_ended & ended & ~talking & ~feedback & ~ask),
     )
 
 

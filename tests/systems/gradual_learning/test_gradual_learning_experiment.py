@@ -36,10 +36,10 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.report import (
     efficiency_alone,
     hint_transfer,
     hints_text,
-    retentions_of_targets,
+    predecessor_gains,
     stream_indices,
+    target_retentions,
     times_in_order,
-    transfers_of_predecessors,
 )
 
 TASKS = ("micro1", "micro2", "micro4")
@@ -89,9 +89,9 @@ def test_the_report_counts_the_steps_of_each_study():
     streams = Streams(steps, cleared, none, none, questions, questions)
     assert times_in_order(streams, studies, CONFIG).steps.tolist() == [[10, 10, 10]] * 3
     assert efficiency_alone(streams, studies, CONFIG).steps.tolist() == [40, 40, 40]
-    (helped,) = transfers_of_predecessors(streams, studies, CONFIG).values()
+    (helped,) = predecessor_gains(streams, studies, CONFIG).values()
     assert (helped.ratio, helped.gradual) == (4, True)
-    held = retentions_of_targets(streams, studies, CONFIG)["micro2"]
+    held = target_retentions(streams, studies, CONFIG)["micro2"]
     assert (held.ratio, held.pairs, held.lost, held.is_retained) == (2, 3, 0, True)
 
 
@@ -115,7 +115,7 @@ def test_once_more_comes_after_what_a_run_cleared():
     steps[stream_indices(studies, "again", "micro2"), [3, 2, 1]] = 5, 5, 1
     none, questions = np.zeros((len(studies), 4)), np.zeros((len(studies), 4, QUESTIONS))
     streams = Streams(steps, cleared, none, none, questions, questions)
-    held = retentions_of_targets(streams, studies, CONFIG)["micro2"]
+    held = target_retentions(streams, studies, CONFIG)["micro2"]
     assert (held.pairs, held.lost) == (2, 1)
     np.testing.assert_allclose(held.ratio, (2 / 1.25) ** 0.5)
 

@@ -43,7 +43,7 @@ Slots = list[tuple[tuple[str, ...], Any]]
 
 # Numbers of an instance's draws; a question's come after them.
 _BASE_DRAW, _REVERSED_DRAW, _SEQUENCE_DRAW, _KEY_DRAW, _VALUE_DRAW, _NAME_DRAW = range(6)
-_FIRST_QUESTION_DRAW, _DRAWS_PER_QUESTION = 0x8000, 32
+_QUESTION_DRAWS, _PER_QUESTION = 0x8000, 32
 
 
 @functools.cache
@@ -142,7 +142,7 @@ def draw_sentence(
     """Draws the sentence of this number; arguments as of `sentences.ask`."""
     kind = jnp.asarray(tasks.table(corrected)["code"])[task]
     names, plan = _draw_plan()
-    base = _FIRST_QUESTION_DRAW + question * _DRAWS_PER_QUESTION
+    base = _QUESTION_DRAWS + question * _PER_QUESTION
     bits = word(seed, jnp.where(plan["fixed"], 0, base) + plan["number"])
     sizes = jnp.asarray(plan["sizes"])[kind]
     # The shortest first: as many letters as questions were asked, and one.
@@ -161,16 +161,14 @@ def _compose_operands(sentence: Sentence, bits: jax.Array, composition: str) -> 
     """Returns the draws with second operands that go with the operation and the first operand."""
     rows, counts = second_operands(composition)
     templates = list(TEMPLATES)
-    operation_of_template = np.full(len(templates), -1)
-    operation_of_template[[templates.index(name) for name in OPERATIONS]] = np.arange(
-        len(OPERATIONS)
-    )
-    operation, first = jnp.asarray(operation_of_template)[sentence.template], sentence.outcomes("p")
+    numbers = np.full(len(templates), -1)
+    numbers[[templates.index(name) for name in OPERATIONS]] = np.arange(len(OPERATIONS))
+    operation, first = jnp.asarray(numbers)[sentence.template], sentence.outcomes("p")
     index = below(bits, jnp.asarray(counts)[operation, first])
     second = jnp.asarray(rows)[operation, first, index]
     names = _draw_plan()[0]
-    is_second_operand = np.isin(np.arange(len(names)), [names.index("q"), names.index("c")])
-    return jnp.where(is_second_operand & (operation >= 0), second, sentence.draws)
+    is_second = np.isin(np.arange(len(names)), [names.index("q"), names.index("c")])
+    return jnp.where(is_second & (operation >= 0), second, sentence.draws)
 
 
 @functools.cache
@@ -269,13 +267,11 @@ def _three_words(sentence: Sentence) -> jax.Array:
         sentence.is_kind("micro9.2.growing"), jnp.asarray(_words_by_length()[0])[numbers], table
     )
     # Three different ones where one of them is taken away.
-    needs_distinct = sentence.has_template("except")
+    distinct = sentence.has_template("except")
     count = len(pool.vocabulary)
-    second = jnp.where(
-        needs_distinct & (numbers[1] == numbers[0]), (numbers[1] + 1) % count, numbers[1]
-    )
+    second = jnp.where(distinct & (numbers[1] == numbers[0]), (numbers[1] + 1) % count, numbers[1])
     third = jnp.where(
-        needs_distinct, _number_except(numbers[0], second, numbers[2] % (count - 2)), numbers[2]
+        distinct, _number_except(numbers[0], second, numbers[2] % (count - 2)), numbers[2]
     )
     return jnp.stack([numbers[0], second, third])
 
@@ -349,7 +345,7 @@ class _Logic(NamedTuple):
     Attributes:
       x: `int32[]`, one of the first five letters.
       y: `int32[]`, another draw of them.
-      alternative: `int32[]`, one of them that is not x.
+      not_x: `int32[]`, one of them that is not x.
       z: `int32[]`, one of them, which is forbidden.
       operands: `int32[]`, the number of operands.
       triples: `int32[4]`, the numbers of their letters' triples in the pool.
@@ -358,7 +354,7 @@ class _Logic(NamedTuple):
 
     x: jax.Array
     y: jax.Array
-    alternative: jax.Array
+    not_x: jax.Array
     z: jax.Array
     operands: jax.Array
     triples: jax.Array
@@ -367,30 +363,26 @@ class _Logic(NamedTuple):
 
 def _draw_logic(sentence: Sentence) -> _Logic:
     x, y, choice = sentence.outcomes("x"), sentence.outcomes("y"), sentence.outcomes("which")
-    alternative = (x + 1 + sentence.outcomes("other")) % 5
+    not_x = (x + 1 + sentence.outcomes("other")) % 5
     z = jnp.select(
-        [choice == 0, choice == 1],
-        [x, alternative],
-        _number_except(x, alternative, sentence.outcomes("third")),
+        [choice == 0, choice == 1], [x, not_x], _number_except(x, not_x, sentence.outcomes("third"))
     )
     operands = 2 + sentence.outcomes("operands")
     triples = sentence.outcomes(*(f"triple{i}" for i in range(4)))
     letters = 1 + sentence.outcomes(*(f"size{i}" for i in range(4)))
     sizes = jnp.where(np.arange(4) < operands, letters, 0)
-    return _Logic(x, y, alternative, z, operands, triples, sizes)
+    return _Logic(x, y, not_x, z, operands, triples, sizes)
 
 
 def _logic_slots(sentence: Sentence, logic: _Logic) -> Slots:
     """Returns letters, groups of letters, their links, and one of the answers."""
     pool = shared_pool()
-    x, y, alternative, z, operands, triples, sizes = logic
+    x, y, not_x, z, operands, triples, sizes = logic
     coin = sentence.outcomes("coin") == 1
-    either = jnp.select(
-        [z == x, z == alternative], [alternative, x], jnp.where(coin, x, alternative)
-    )
+    either = jnp.select([z == x, z == not_x], [not_x, x], jnp.where(coin, x, not_x))
     groups = jnp.where(sizes > 0, token_prefix(pool.triples[0] + (3 << 8) * triples, sizes), 0)
-    draw = word(sentence.seed, _FIRST_QUESTION_DRAW + sentence.question * _DRAWS_PER_QUESTION + 23)
-    letters = jnp.stack([x, y, alternative, z, jnp.where(coin, x, y), either, alternative])
+    draw = word(sentence.seed, _QUESTION_DRAWS + sentence.question * _PER_QUESTION + 23)
+    letters = jnp.stack([x, y, not_x, z, jnp.where(coin, x, y), either, not_x])
     # One link fewer than there are operands.
     has_link = jnp.where(np.arange(1, 4) < operands, 1, 0)
     return [
@@ -405,20 +397,15 @@ def _logic_slots(sentence: Sentence, logic: _Logic) -> Slots:
 
 def _accepted_patterns(sentence: Sentence, logic: _Logic) -> jax.Array:
     """Returns the accepted patterns of questions with several answers, `int32[PATTERN]`."""
-    x, y, alternative, z, _, triples, sizes = logic
+    x, y, not_x, z, _, triples, sizes = logic
 
-    def pattern_of(*indices: Any) -> jax.Array:
+    def pattern(*indices: Any) -> jax.Array:
         text = [i + ord("a") for i in indices] + [ord("."), 0]
         return jnp.stack([jnp.asarray(x, jnp.int32) for x in text[:3]])
 
     def patterns_of_two(first: jax.Array, second: jax.Array, forbidden: Any) -> jax.Array:
         patterns = jnp.stack(
-            [
-                pattern_of(first),
-                pattern_of(second),
-                pattern_of(first, second),
-                pattern_of(second, first),
-            ]
+            [pattern(first), pattern(second), pattern(first, second), pattern(second, first)]
         )
         has_forbidden = (patterns == forbidden + ord("a")).any(-1, keepdims=True)
         return jnp.where(has_forbidden, 0, patterns)
@@ -426,7 +413,7 @@ def _accepted_patterns(sentence: Sentence, logic: _Logic) -> jax.Array:
     contained = jnp.where(jnp.arange(3) < sizes[:, None], _triple_letters(triples), 0)
     # The reference takes whatever is part of the answer.
     ending = jnp.stack(
-        [pattern_of(x, y), pattern_of(y), jnp.array([ord("."), 0, 0]), jnp.zeros(3, jnp.int32)]
+        [pattern(x, y), pattern(y), jnp.array([ord("."), 0, 0]), jnp.zeros(3, jnp.int32)]
     )
     k = sentence.outcomes("k0", "k1", "k2", "k3") + _FIRST_OTHER_LETTER + ord("a")
     none = jnp.zeros((), k.dtype)
@@ -438,7 +425,7 @@ def _accepted_patterns(sentence: Sentence, logic: _Logic) -> jax.Array:
     patterns = {
         "and": ending,
         "or": patterns_of_two(x, y, -1),
-        "but not": patterns_of_two(x, alternative, z),
+        "but not": patterns_of_two(x, not_x, z),
         "not": jnp.zeros((4, 3), jnp.int32) + x + ord("a"),
         **{
             name: jnp.pad(jnp.stack(row).reshape(2, 3), ((0, 2), (0, 0)))
@@ -469,8 +456,7 @@ def _sequence_slots(sentence: Sentence, pair: jax.Array) -> tuple[Slots, dict[st
     sizes = np.array([len(s) for s in SEQUENCES], np.int32)
     last = jnp.asarray(sizes)[sequence] - 1
     place = below(
-        word(sentence.seed, _FIRST_QUESTION_DRAW + sentence.question * _DRAWS_PER_QUESTION + 5),
-        last,
+        word(sentence.seed, _QUESTION_DRAWS + sentence.question * _PER_QUESTION + 5), last
     )
     rows = [[pool.token(s[min(i, len(s) - 1)]) for i in range(10)] for s in SEQUENCES]
     neighbours = place + np.array([0, 1])

@@ -86,7 +86,7 @@ def efficiency_alone(streams: Streams, studies: list[Study], config: Config) -> 
     )
 
 
-def transfers_of_predecessors(
+def predecessor_gains(
     streams: Streams, studies: list[Study], config: Config
 ) -> dict[str, Transfer]:
     """Returns the transfer from its predecessors for every task set that has some."""
@@ -144,7 +144,7 @@ def hints_text(gain: Transfer) -> str:
     )
 
 
-def retentions_of_targets(
+def target_retentions(
     streams: Streams, studies: list[Study], config: Config
 ) -> dict[str, Retention]:
     """Returns the retention of the targets, from the steps once more after what a run clears."""
@@ -284,12 +284,8 @@ def compute_findings(streams: dict[str, Streams], config: Config, seeds: int) ->
             )
             for name in config.nulls
         },
-        transfers={
-            x: transfers_of_predecessors(streams[x], all_studies, config) for x in (learner, NULL)
-        },
-        retentions={
-            x: retentions_of_targets(streams[x], all_studies, config) for x in (learner, NULL)
-        },
+        transfers={x: predecessor_gains(streams[x], all_studies, config) for x in (learner, NULL)},
+        retentions={x: target_retentions(streams[x], all_studies, config) for x in (learner, NULL)},
         hints=hint_transfer(streams[learner], all_studies, config, oracle),
         oracle=oracle,
     )

@@ -1,4 +1,4 @@
-"""What all bandits share: arms, pulls and regret."""
+"""Arms, pulls and regret, common to all bandits."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Bandit(Environment[Params, Task, State]):
 
     @property
     def arms(self) -> int:
-        """How many there are."""
+        """The number of arms."""
         raise NotImplementedError(f"{self.name} has no arms, which is to be an int: how many")
 
     def means(self, task: Task) -> jax.Array:
-        """What a pull of each arm pays on average, float `[arms]`."""
+        """Returns the mean reward of each arm, float `[arms]`."""
         raise NotImplementedError(f"{self.name} has no means(task), which is to return float[arms]")
 
     def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
-        """What arm `action: int32[]` pays, float `[]`, given the noise."""
+        """Returns the payment of arm `action: int32[]`, float `[]`, given the noise."""
         raise NotImplementedError(f"{self.name} has no payment(action, noise, task), a float[]")
 
     def initial(self, key: jax.Array, task: Task) -> State:

@@ -63,8 +63,8 @@ class Canvas:
 
     def box(self, left: Number, bottom: Number, right: Number, top: Number, colour: Colour) -> None:
         """A rectangle along the axes."""
-        beside = jnp.maximum(left - self.x, self.x - right)
-        self.paint(jnp.maximum(beside, jnp.maximum(bottom - self.y, self.y - top)), colour)
+        sideways = jnp.maximum(left - self.x, self.x - right)
+        self.paint(jnp.maximum(sideways, jnp.maximum(bottom - self.y, self.y - top)), colour)
 
     def finish(self) -> jax.Array:
         """The picture, `uint8[H, W, 3]`."""

@@ -1,4 +1,4 @@
-"""What params of environments accept: annotations for fields, and checks of several values."""
+"""Annotations for fields of environments' params, and checks of several values."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Probability = Annotated[jax.Array, Range(0, 1)]
 Count = Annotated[jax.Array, Range(1)]
 
 
-def widened(overrides: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The overrides, with both ends of those ranges where one number was given."""
+def expand_ranges(overrides: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Returns the overrides, with one number for a range as both its ends."""
     ends = {
         name: (value, value)
         for name, value in overrides.items()
@@ -29,10 +29,10 @@ def widened(overrides: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def check_values(
-    name: str, values: ArrayLike | tuple[np.ndarray, ...], fine: ArrayLike, accepted: str
+    name: str, values: ArrayLike | tuple[np.ndarray, ...], fine: ArrayLike, accepted_values: str
 ) -> None:
     """Raises ValueError unless `fine`, one or more booleans, holds everywhere."""
-    check(np.all(fine), name, numbers(values), accepted)
+    check(np.all(fine), name, numbers(values), accepted_values)
 
 
 def check_pair(name: str, values: ArrayLike) -> None:

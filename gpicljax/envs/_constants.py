@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from gpicljax.environment import Environment, Params, State, Task
-from gpicljax.envs._checks import check_order, check_pair, widened
+from gpicljax.envs._checks import check_order, check_pair, expand_ranges
 from gpicljax.random import uniform
 
 
@@ -40,8 +40,8 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
         return self.params_type(**ranges, horizon=jnp.asarray(self.steps_limit, jnp.int32))
 
     def make_params(self, **overrides: Any) -> Params:
-        """As `Environment.make_params`; one number for a range is both its ends."""
-        return super().make_params(**widened(overrides, self.constants))
+        """Returns the params; one number for a range is both its ends."""
+        return super().make_params(**expand_ranges(overrides, self.constants))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for a range that is malformed or holds values not accepted."""

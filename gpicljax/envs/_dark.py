@@ -15,7 +15,7 @@ from gpicljax.checks import Range
 from gpicljax.environment import Environment, TransitionModel
 from gpicljax.envs._checks import check_values
 from gpicljax.envs._grid import MOVES
-from gpicljax.envs._sprites import Sprite, overlay, tiled
+from gpicljax.envs._sprites import Sprite, overlay, tile_grid
 
 ACTIONS = ("left", "right", "up", "down", "stay")
 _MOVES = np.array([(MOVES | {"stay": (0, 0)})[name] for name in ACTIONS], np.int32)
@@ -60,14 +60,14 @@ def draw_cell(key: jax.Array, size: jax.Array) -> jax.Array:
     return jax.random.randint(key, (2,), 0, size, jnp.int32)
 
 
-def distance(one: jax.Array, other: jax.Array) -> jax.Array:
-    """Moves from one cell to another, `int32[]`, of cells `int32[2]`."""
-    return jnp.abs(one - other).sum(dtype=jnp.int32)
+def distance(start: jax.Array, end: jax.Array) -> jax.Array:
+    """Returns the moves from one cell to another, `int32[]`, of cells `int32[2]`."""
+    return jnp.abs(start - end).sum(dtype=jnp.int32)
 
 
-def moves_to(one: jax.Array, other: jax.Array) -> jax.Array:
-    """Actions until a cell is arrived at, `int32[]`: at least one, for staying counts."""
-    return jnp.maximum(distance(one, other), 1)
+def moves_between(start: jax.Array, end: jax.Array) -> jax.Array:
+    """Returns the actions until a cell is reached, `int32[]`: at least one, as staying counts."""
+    return jnp.maximum(distance(start, end), 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ class DarkGrid(Environment[Params, Task, State]):
 
     @property
     def cells(self) -> int:
-        """Those of the largest room."""
+        """The number of cells of the largest room."""
         return self.size * self.size
 
     def validate(self, params: Params) -> None:
@@ -96,12 +96,12 @@ class DarkGrid(Environment[Params, Task, State]):
         check_values("size", size, fine, f"2 .. {self.size}, the static size")
 
     def first_cell(self, key: jax.Array, task: Task) -> jax.Array:
-        """Where an episode starts, `int32[2]`: in the centre, or anywhere."""
+        """Returns the first cell of an episode, `int32[2]`: the centre, or any."""
         centre = jnp.full(2, task.size // 2, jnp.int32)
         return jnp.where(task.random_start, draw_cell(key, task.size), centre)
 
     def next_cell(self, position: jax.Array, action: jax.Array, task: Task) -> jax.Array:
-        """Where an action leads, `int32[2]`; the walls hold."""
+        """Returns the cell that an action leads to, `int32[2]`; the walls hold."""
         step = jnp.asarray(_MOVES)[task.directions[action]]
         return jnp.clip(position + step, 0, task.size - 1)
 
@@ -120,14 +120,14 @@ class DarkGrid(Environment[Params, Task, State]):
     def transitions(self, states: State, task: Task) -> TransitionModel:
         """The transition model, from the state of every situation (leaves `[S, ...]`)."""
 
-        def one(state: State, action: jax.Array) -> TransitionModel:
+        def outcome(state: State, action: jax.Array) -> TransitionModel:
             moved = self.move(state, action, (), task)
             following = self.situation(moved.state, task)
-            known = jnp.ones_like(moved.reward), following, moved.reward, moved.terminated
-            return TransitionModel(*(x[None] for x in known))
+            fields = jnp.ones_like(moved.reward), following, moved.reward, moved.terminated
+            return TransitionModel(*(x[None] for x in fields))
 
         actions = jnp.arange(len(ACTIONS), dtype=jnp.int32)
-        return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(states, actions)
+        return jax.vmap(jax.vmap(outcome, (None, 0)), (0, None))(states, actions)
 
     def in_words(self, state: State, task: Task) -> str:
         """Position, step and room, and what the actions mean if that is not as usual."""
@@ -152,7 +152,7 @@ class DarkGrid(Environment[Params, Task, State]):
         tiles, sprites = _sprites()
         row, column = jnp.indices((self.size, self.size), jnp.int32)
         outside = (row >= task.size) | (column >= task.size)
-        drawn = tiled(tiles, outside.astype(jnp.int32))
+        drawn = tile_grid(tiles, outside.astype(jnp.int32))
         for name, cell in (*things, ("walker", position)):
             drawn = overlay(drawn, jnp.asarray(sprites[name]), cell[0], cell[1])
         return drawn
@@ -205,7 +205,7 @@ def _walker() -> Sprite:
 @functools.cache
 def _sprites() -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Tiles `uint8[2, SIDE, SIDE, 3]`, floor and outside; things `uint8[SIDE, SIDE, 4]`."""
-    tiles = np.stack([each.finish()[..., :3] for each in (_floor(), Sprite((226, 226, 230)))])
+    tiles = np.stack([sprite.finish()[..., :3] for sprite in (_floor(), Sprite((226, 226, 230)))])
     things = {
         "goal": _goal(),
         "key": _key(),

@@ -60,10 +60,10 @@ def one_kernel_on_gpu(function: Callable[..., T], elsewhere: Callable[..., T]) -
         return jax.tree.unflatten(jax.tree.structure(arguments[0]), results)
 
     # As a program of its own, `vmap` goes through it once; through a branch it would do so twice.
-    others, cpu = as_one_batch(batch), jax.jit(elsewhere)
+    batched, cpu = as_one_batch(batch), jax.jit(elsewhere)
 
     def call(*arguments: Any) -> T:
-        return jax.lax.platform_dependent(*arguments, cpu=cpu, default=others)
+        return jax.lax.platform_dependent(*arguments, cpu=cpu, default=batched)
 
     return call
 
@@ -91,10 +91,10 @@ def in_kernel(function: Callable[..., T], *arguments: Any, interpret: bool = Fal
     def block(*refs: Any) -> None:
         instance = pl.program_id(0)
         arrays = [
-            _of([ref[instance, i] for i in range(ref.shape[1])], shape)
+            _object_array([ref[instance, i] for i in range(ref.shape[1])], shape)
             for ref, shape in zip(refs, shapes, strict=False)
         ]
-        results = _evaluated(program, arrays)
+        results = _evaluate(program, arrays)
         for ref, result in zip(refs[len(leaves) :], results, strict=True):
             for i, x in enumerate(_scalars([result])):
                 ref[instance, i] = x
@@ -152,7 +152,7 @@ _lowered_on_gpu = mlir.lower_fun(_on_gpu, multiple_results=True)
 
 
 @contextlib.contextmanager
-def _some_gpu() -> Iterator[None]:
+def _simulated_gpu() -> Iterator[None]:
     """Lowers kernels on a machine without a GPU, too, which JAX 0.11 refuses."""
     if _gpus() or jax.__version_info__ < (0, 11):
         yield
@@ -164,7 +164,7 @@ def _some_gpu() -> Iterator[None]:
 
 
 def _lower_on_gpu(context: Any, *arguments: Any, **parameters: Any) -> Any:
-    with _some_gpu(), warnings.catch_warnings():
+    with _simulated_gpu(), warnings.catch_warnings():
         # JAX 0.11 and 0.12, the latest that this package takes, warn of the end of this backend.
         warnings.filterwarnings("ignore", "The Pallas Triton backend", DeprecationWarning)
         return _lowered_on_gpu(context, *arguments, **parameters)
@@ -177,18 +177,18 @@ mlir.register_lowering(_kernel, _lower_on_gpu, platform="cuda")
 # Evaluation with scalars --------------------------------------------------------------------------
 
 
-def _evaluated(program: Any, arguments: Sequence[Scalars]) -> list[Scalars]:
-    """The results of a program."""
+def _evaluate(program: Any, arguments: Sequence[Scalars]) -> list[Scalars]:
+    """Returns the results of a program."""
     jaxpr = program.jaxpr
-    known = dict(zip(jaxpr.constvars, map(np.asarray, program.consts), strict=True))
-    known |= zip(jaxpr.invars, arguments, strict=True)
+    values = dict(zip(jaxpr.constvars, map(np.asarray, program.consts), strict=True))
+    values |= zip(jaxpr.invars, arguments, strict=True)
 
     def read(x: Any) -> Scalars:
-        return known[x] if isinstance(x, Var) else np.asarray(x.val, x.aval.dtype)
+        return values[x] if isinstance(x, Var) else np.asarray(x.val, x.aval.dtype)
 
     for equation in jaxpr.eqns:
         results = _equation(equation, [read(x) for x in equation.invars])
-        known |= zip(equation.outvars, results, strict=True)
+        values |= zip(equation.outvars, results, strict=True)
     return [read(x) for x in jaxpr.outvars]
 
 
@@ -196,11 +196,11 @@ def _equation(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     name, parameters = equation.primitive.name, equation.params
     if name == "platform_index":  # the branch that is no platform's own
         return [np.asarray(parameters["platforms"].index(None), np.int32)]
-    if structure := {"while": _loop, "scan": _rounds, "cond": _branch}.get(name):
+    if structure := {"while": _loop, "scan": _scan, "cond": _branch}.get(name):
         return structure(equation, arguments)
     for inner in ("jaxpr", "call_jaxpr"):
         if name != "reduce" and inner in parameters:
-            return _evaluated(parameters[inner], arguments)
+            return _evaluate(parameters[inner], arguments)
     if name in _MOVES:
         return [_MOVES[name](*arguments, **parameters)]
     if name == "unstack":
@@ -212,7 +212,7 @@ def _equation(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     if name in _NUMBERS and all(x.dtype != object for x in arguments):
         return [np.asarray(_NUMBERS[name](*arguments), equation.outvars[0].aval.dtype)]
     if name == "reduce" or name in _FOLDS:
-        return _reduced(equation, arguments)
+        return _reduce(equation, arguments)
     return _elementwise(equation, arguments)
 
 
@@ -221,10 +221,10 @@ def _elementwise(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     if {"axis", "dimension", "dimension_numbers"} & equation.params.keys():
         raise NotImplementedError(f"{equation.primitive} in a kernel")
     if all(x.dtype != object for x in arguments):  # Triton does not take numbers alone everywhere
-        arguments = [_of(_scalars([x]), x.shape) for x in arguments]
+        arguments = [_object_array(_scalars([x]), x.shape) for x in arguments]
     spread = [np.broadcast_to(x, shape).ravel() for x in arguments]
-    columns = [_bound(equation, scalars) for scalars in zip(*spread, strict=True)]
-    return [_of(x, shape) for x in zip(*columns, strict=True)]
+    columns = [_bind(equation, scalars) for scalars in zip(*spread, strict=True)]
+    return [_object_array(x, shape) for x in zip(*columns, strict=True)]
 
 
 def _broadcast(x: Scalars, shape: tuple, broadcast_dimensions: tuple, **_: Any) -> Scalars:
@@ -238,24 +238,24 @@ def _slice(x: Scalars, start_indices: tuple, limit_indices: tuple, strides: Any)
 
 
 def _dynamic_slice(x: Scalars, *starts: Scalars, slice_sizes: tuple) -> Scalars:
-    return x[_part(x, starts, slice_sizes)]
+    return x[_slice_index(x, starts, slice_sizes)]
 
 
 def _dynamic_update_slice(x: Scalars, part: Scalars, *starts: Scalars) -> Scalars:
     x = x.astype(object)
-    x[_part(x, starts, part.shape)] = part
+    x[_slice_index(x, starts, part.shape)] = part
     return x
 
 
-def _part(x: Scalars, starts: Sequence[Scalars], sizes: Sequence[int]) -> tuple[slice, ...]:
-    """Where a slice is, which must be known."""
+def _slice_index(x: Scalars, starts: Sequence[Scalars], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """Returns the index of a slice; its start must be known."""
     places = zip(map(int, starts), sizes, x.shape, strict=True)
-    begins = [min(max(start, 0), whole - size) for start, size, whole in places]
-    return tuple(slice(i, i + size) for i, size in zip(begins, sizes, strict=True))
+    clipped_starts = [min(max(start, 0), whole - size) for start, size, whole in places]
+    return tuple(slice(i, i + size) for i, size in zip(clipped_starts, sizes, strict=True))
 
 
 def _gather(x: Scalars, indices: Scalars, dimension_numbers: Any, **_: Any) -> Scalars:
-    """Each scalar chosen from all those that its index may point at."""
+    """Selects each scalar among all those that its index may point at."""
     axes = dimension_numbers.start_index_map
     if len(axes) != x.ndim or dimension_numbers.offset_dims:
         raise NotImplementedError("gather of more than single numbers in a kernel")
@@ -266,12 +266,12 @@ def _gather(x: Scalars, indices: Scalars, dimension_numbers: Any, **_: Any) -> S
             parts = [(part, place[axis]) for part, axis in index]
             if any(a != b for a, b in parts if not isinstance(a, jax.Array)):
                 continue
-            here = [jax.lax.eq(a, a.dtype.type(b)) for a, b in parts if isinstance(a, jax.Array)]
-            if results[i] is None or not here:
+            matches = [jax.lax.eq(a, a.dtype.type(b)) for a, b in parts if isinstance(a, jax.Array)]
+            if results[i] is None or not matches:
                 results[i] = x[place]
             else:
-                here = functools.reduce(jax.lax.bitwise_and, here)
-                results[i] = jax.lax.select(here, x[place], results[i])
+                matches = functools.reduce(jax.lax.bitwise_and, matches)
+                results[i] = jax.lax.select(matches, x[place], results[i])
     return results
 
 
@@ -316,7 +316,7 @@ _FOLDS = {
 }
 
 
-def _reduced(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
+def _reduce(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     name, parameters, results = equation.primitive.name, equation.params, equation.outvars
     axes = parameters["dimensions" if name == "reduce" else "axes"]
     shape = results[0].aval.shape
@@ -326,15 +326,15 @@ def _reduced(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
 
     def fold(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
         if name == "reduce":
-            both = [_of([x], ()) for x in (*a, *b)]
-            return [x[()] for x in _evaluated(parameters["jaxpr"], both)]
+            operands = [_object_array([x], ()) for x in (*a, *b)]
+            return [x[()] for x in _evaluate(parameters["jaxpr"], operands)]
         return [_FOLDS[name](*a, *b)]
 
     columns = [
         functools.reduce(fold, zip(*(x[:, i] for x in arrays), strict=True))
         for i in range(math.prod(shape))
     ]
-    return [_of(x, shape) for x in zip(*columns, strict=True)]
+    return [_object_array(x, shape) for x in zip(*columns, strict=True)]
 
 
 def _loop(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
@@ -342,23 +342,23 @@ def _loop(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
     for_condition, for_body = arguments[:first], arguments[first : first + second]
 
-    def going(scalars: list[Any]) -> Any:
+    def is_unfinished(scalars: list[Any]) -> Any:
         arrays = [*for_condition, *_arrays(scalars, variables)]
-        return _evaluated(parameters["cond_jaxpr"], arrays)[0][()]
+        return _evaluate(parameters["cond_jaxpr"], arrays)[0][()]
 
-    def one(scalars: list[Any]) -> list[Any]:
+    def iterate(scalars: list[Any]) -> list[Any]:
         arrays = [*for_body, *_arrays(scalars, variables)]
-        return _scalars(_evaluated(parameters["body_jaxpr"], arrays))
+        return _scalars(_evaluate(parameters["body_jaxpr"], arrays))
 
     start = _scalars(arguments[first + second :])
-    return _arrays(jax.lax.while_loop(going, one, start), variables)
+    return _arrays(jax.lax.while_loop(is_unfinished, iterate, start), variables)
 
 
-def _rounds(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
+def _scan(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     parameters, variables = equation.params, equation.outvars
     body = parameters["jaxpr"].jaxpr
-    # What is carried has the same shape inside and outside, what is scanned one axis less inside.
-    # Versions of JAX differ in how they say which is which.
+    # Carries have the same shape inside and outside, scanned arrays have one axis less inside.
+    # Versions of JAX differ in how they tell the two apart.
     inside = [x.aval.shape for x in (*body.invars, *body.outvars)]
     if inside != [x.shape for x in arguments] + [x.aval.shape for x in variables]:
         raise NotImplementedError("scan over arrays in a kernel")
@@ -366,14 +366,14 @@ def _rounds(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     arrays = arguments[len(constants) :]
     if parameters["length"] <= _SHORT:
         for _ in range(parameters["length"]):
-            arrays = _evaluated(parameters["jaxpr"], [*constants, *arrays])
+            arrays = _evaluate(parameters["jaxpr"], [*constants, *arrays])
         return arrays
 
-    def one(_: jax.Array, scalars: list[Any]) -> list[Any]:
+    def iterate(_: jax.Array, scalars: list[Any]) -> list[Any]:
         arrays = [*constants, *_arrays(scalars, variables)]
-        return _scalars(_evaluated(parameters["jaxpr"], arrays))
+        return _scalars(_evaluate(parameters["jaxpr"], arrays))
 
-    scalars = jax.lax.fori_loop(0, parameters["length"], one, _scalars(arrays))
+    scalars = jax.lax.fori_loop(0, parameters["length"], iterate, _scalars(arrays))
     return _arrays(scalars, variables)
 
 
@@ -381,17 +381,17 @@ def _branch(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     index, *arguments = arguments
     branches, variables = equation.params["branches"], equation.outvars
     if index.dtype != object:
-        return _evaluated(branches[int(index)], arguments)
-    chosen = [lambda x=x: _scalars(_evaluated(x, arguments)) for x in branches]
+        return _evaluate(branches[int(index)], arguments)
+    chosen = [lambda x=x: _scalars(_evaluate(x, arguments)) for x in branches]
     return _arrays(jax.lax.switch(index[()], chosen), variables)
 
 
-def _bound(equation: Any, arguments: Sequence[Any]) -> list[Any]:
+def _bind(equation: Any, arguments: Sequence[Any]) -> list[Any]:
     results = equation.primitive.bind(*arguments, **equation.params)
     return list(results) if equation.primitive.multiple_results else [results]
 
 
-def _of(values: Sequence[Any], shape: tuple[int, ...]) -> Scalars:
+def _object_array(values: Sequence[Any], shape: tuple[int, ...]) -> Scalars:
     """An array of scalars."""
     scalars = np.empty(len(values), object)
     for i, x in enumerate(values):  # NumPy would look into them
@@ -408,4 +408,4 @@ def _scalars(arrays: Sequence[Scalars]) -> list[Any]:
 def _arrays(scalars: Sequence[Any], variables: Sequence[Any]) -> list[Scalars]:
     """The inverse of `_scalars`: arrays of the variables' shapes."""
     rest, shapes = iter(scalars), [x.aval.shape for x in variables]
-    return [_of([next(rest) for _ in range(math.prod(shape))], shape) for shape in shapes]
+    return [_object_array([next(rest) for _ in range(math.prod(shape))], shape) for shape in shapes]

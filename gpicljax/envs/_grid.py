@@ -73,8 +73,8 @@ class GridWorld(Environment[Params, Task, State]):
         """
         draw = jax.random.uniform(key, dtype=task.success_rate.dtype)
         failure = (1 - task.success_rate) / 2
-        one = (draw >= failure).astype(jnp.int32)
-        return one + (draw >= failure + task.success_rate).astype(jnp.int32)
+        past_first = (draw >= failure).astype(jnp.int32)
+        return past_first + (draw >= failure + task.success_rate).astype(jnp.int32)
 
     def slip_probability(self, slip: jax.Array, task: Task) -> jax.Array:
         """The probability of a slip, float `[]`."""
@@ -86,9 +86,9 @@ class GridWorld(Environment[Params, Task, State]):
         """Row and column, `int32[]` each, that an action leads to; the grid's edge holds."""
         direction = (task.directions[action] + slip - 1) % 4
 
-        def towards(one: str, other: str) -> jax.Array:
+        def towards(forward: str, backward: str) -> jax.Array:
             names = self.directions
-            forth, back = direction == names.index(one), direction == names.index(other)
+            forth, back = direction == names.index(forward), direction == names.index(backward)
             return forth.astype(jnp.int32) - back.astype(jnp.int32)
 
         row = jnp.clip(state.row + towards("down", "up"), 0, task.rows - 1)
@@ -104,10 +104,10 @@ class GridWorld(Environment[Params, Task, State]):
         return spaces.Discrete(4)
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """Those of the three slips, `[cells, 4, 3]`."""
+        """Returns the transition model of the three slips, `[cells, 4, 3]`."""
         count = self.observation_space().n  # type: ignore[attr-defined]
 
-        def one(cell: jax.Array, action: jax.Array, slip: jax.Array) -> TransitionModel:
+        def outcome(cell: jax.Array, action: jax.Array, slip: jax.Array) -> TransitionModel:
             row, column = jnp.divmod(cell, task.columns)
             # Cells beyond a grid that is smaller than its cap stand for its last row.
             state = State(jnp.minimum(row, task.rows - 1), column, jnp.zeros((), jnp.int32))
@@ -117,8 +117,8 @@ class GridWorld(Environment[Params, Task, State]):
             return TransitionModel(chance, following, moved.reward, moved.terminated)
 
         cells, actions, slips = (jnp.arange(n, dtype=jnp.int32) for n in (count, 4, 3))
-        each = jax.vmap(jax.vmap(jax.vmap(one, (None, None, 0)), (None, 0, None)), (0, None, None))
-        return each(cells, actions, slips)
+        by_action = jax.vmap(jax.vmap(outcome, (None, None, 0)), (None, 0, None))
+        return jax.vmap(by_action, (0, None, None))(cells, actions, slips)
 
     def physical_state(self, state: State) -> jax.Array:
         """Row and column, float `[2]`."""

@@ -24,7 +24,7 @@ def runge_kutta(
     velocity: Vector,
     time_step: jax.Array | float,
 ) -> tuple[Vector, Vector, Vector, Any]:
-    """One step.
+    """Advances positions and velocities by one step.
 
     On a CPU the four stages are rounds of a loop. Written out one after the other they compile to a
     single expression that evaluates the sines of a stage anew wherever they are used, at a quarter
@@ -45,14 +45,14 @@ def runge_kutta(
     weight = jnp.asarray([1 / 6, 1 / 3, 1 / 3, 1 / 6], dtype) * time_step
 
     def stage(i: jax.Array, loop: tuple) -> tuple:
-        here, speed, moved, gained, _, _ = loop
-        rate, extra = acceleration(here, speed)
+        point, speed, moved, gained, _, _ = loop
+        rate, extra = acceleration(point, speed)
         return (
             _plus(position, speed, ahead[i]),
             _plus(velocity, rate, ahead[i]),
             _plus(moved, speed, weight[i]),
             _plus(gained, rate, weight[i]),
-            here,
+            point,
             extra,
         )
 

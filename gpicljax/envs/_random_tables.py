@@ -113,7 +113,7 @@ def _rewards(table: Table) -> jax.Array:
 
 
 def values_of(table: Table, policy: jax.Array, discount: jax.Array | float) -> jax.Array:
-    """The values of actions, float `[S, A]`, if the policy (float `[S, A]`) goes on."""
+    """Returns the values of actions, float `[S, A]`, under the policy (float `[S, A]`)."""
     rewards = _rewards(table)
     onward = (policy[:, :, None] * table.chances).sum(1)
     identity = jnp.eye(table.over.size, dtype=rewards.dtype)
@@ -201,16 +201,16 @@ def _exponential(share: jax.Array) -> jax.Array:
 def _ends(
     draws: _Draws, states: jax.Array, params: Params
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Where episodes start and end.
+    """Draws the states in which episodes start and end.
 
     Returns:
       The chances of the first state, float `[S]`: positive normal numbers, and 0; which states end
       an episode, `bool[S]`; and whether the last one does, `bool[]`.
     """
     # Which of the three numbers are positive: any, but not none.
-    which = 1 + (draws["starts"] * (2**_STARTS - 1)).astype(jnp.int32)
+    subset = 1 + (draws["starts"] * (2**_STARTS - 1)).astype(jnp.int32)
     weights = jnp.maximum(jnp.abs(draws["start"]), 1e-6)
-    weights = jnp.where(which >> jnp.arange(_STARTS) & 1 > 0, weights, 0)
+    weights = jnp.where(subset >> jnp.arange(_STARTS) & 1 > 0, weights, 0)
     size = draws["rises"].size
     start = jnp.zeros(size, weights.dtype).at[:_STARTS].set(weights / weights.sum())
     low, high = params.pitfalls
@@ -236,10 +236,10 @@ def _windows(
     bottom = jnp.minimum(jnp.minimum(place + 1, states - 1), top - 1)
     last = bottom + (draws["windows"][1] * (top - bottom)).astype(jnp.int32)
     # Two states ahead that do not end the episode, if there are two.
-    seen = jnp.cumsum(live)
-    further = live & (place[None, :] > place[:, None])
-    count = seen[None, :] - seen[:, None]
-    second = jnp.where(further & (count == 2), place[None, :] + 1, states).min(1)
+    live_count = jnp.cumsum(live)
+    candidates = live & (place[None, :] > place[:, None])
+    count = live_count[None, :] - live_count[:, None]
+    second = jnp.where(candidates & (count == 2), place[None, :] + 1, states).min(1)
     return first, jnp.minimum(jnp.maximum(last, second), states)
 
 
@@ -323,10 +323,10 @@ def _with_rewards(draws: _Draws, table: Table, states: jax.Array, goal_ends: jax
     )
 
 
-def _corrected(
+def _correct_rewards(
     draws: _Draws, table: Table, states: jax.Array, goal_ends: jax.Array
 ) -> tuple[Table, jax.Array, jax.Array]:
-    """Rewards with which pitfalls are worst and the goal is worth going to.
+    """Corrects rewards so that pitfalls are worst and the goal is worth going to.
 
     Returns:
       The table, its best values (float `[S, A]`, with a discount of 0.99), and `bool[]`, whether a
@@ -425,18 +425,16 @@ def good_table(
             leaving=table.leaving[:, different],
             leaving_noise=table.leaving_noise[:, different],
         )
-        table, values, fine = _corrected(draws, table, states, goal_ends)
+        table, values, fine = _correct_rewards(draws, table, states, goal_ends)
         return table, fine & _worthwhile(table, values, states, steps)
 
-    def again(loop: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    def retry(loop: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         count = loop[2] + 1
         return *attempt(jax.random.fold_in(key, count)), count
 
     none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(attempt, key))
     return jax.lax.while_loop(
-        lambda loop: ~loop[1] & (loop[2] < tries),
-        again,
-        (*none, jnp.zeros((), jnp.int32)),
+        lambda loop: ~loop[1] & (loop[2] < tries), retry, (*none, jnp.zeros((), jnp.int32))
     )[:2]
 
 

@@ -60,8 +60,8 @@ class Sprite:
         return np.rint(np.concatenate([colour, 255 * covered], -1)).astype(np.uint8)
 
 
-def tiled(tiles: np.ndarray, kinds: jax.Array) -> jax.Array:
-    """A grid of tiles.
+def tile_grid(tiles: np.ndarray, kinds: jax.Array) -> jax.Array:
+    """Returns a grid of tiles.
 
     Args:
       tiles: `uint8[K, SIDE, SIDE, 3]`.

@@ -14,7 +14,7 @@ from jax.interpreters.partial_eval import dce_jaxpr_consts
 T = TypeVar("T")
 
 
-def stage(always: jax.Array, function: Callable[..., T], *arguments: object) -> T:
+def run_stage(always: jax.Array, function: Callable[..., T], *arguments: object) -> T:
     """`function(*arguments)`, with every result stored before anything else uses it.
 
     XLA:CPU fuses whatever it can into the loop of each final result, so that a long chain of
@@ -42,12 +42,12 @@ def stage(always: jax.Array, function: Callable[..., T], *arguments: object) -> 
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
-def apart(function: Callable[..., T], *arguments: object) -> T:
-    """As `stage`, for arrays that all have the batch: XLA:CPU keeps the function a call."""
-    return _called(jax.jit(function), arguments, inlineable="false")
+def run_apart(function: Callable[..., T], *arguments: object) -> T:
+    """Calls a function of arrays that all have the batch; XLA:CPU does not inline the call."""
+    return _annotate_call(jax.jit(function), arguments, inlineable="false")
 
 
-def kernel(function: Callable[..., T], *arguments: object) -> T:
+def run_kernel(function: Callable[..., T], *arguments: object) -> T:
     """`function(*arguments)` as one kernel: XLA:CPU starts it once, not each operation in it.
 
     Starting an operation takes up to a microsecond, which for small arrays is most of the time; in
@@ -55,7 +55,7 @@ def kernel(function: Callable[..., T], *arguments: object) -> T:
     half the time, very large ones in twice the time.
 
     Args:
-      function: of arrays, or trees of them. Loops, conditions and `apart` are fine in it; sums,
+      function: of arrays, or trees of them. Loops, conditions and `run_apart` are fine in it; sums,
         products and extremes of floats along an axis are not, for XLA has other ways with large
         ones that do not work within a kernel.
       *arguments: for the function.
@@ -72,11 +72,11 @@ def kernel(function: Callable[..., T], *arguments: object) -> T:
     constants = [x for x, needed in zip(closed.consts, used_constants, strict=True) if needed]
     leaves = [x for x, needed in zip(leaves, used, strict=True) if needed]
     call = jax.jit(jaxpr_as_fun(ClosedJaxpr(jaxpr, constants)))
-    results = _called(call, tuple(leaves), inlineable="false", xla_cpu_small_call="true")
+    results = _annotate_call(call, tuple(leaves), inlineable="false", xla_cpu_small_call="true")
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
-def _called(jitted: Callable[..., T], arguments: tuple, **attributes: str) -> T:
+def _annotate_call(jitted: Callable[..., T], arguments: tuple, **attributes: str) -> T:
     """Calls a function; on a CPU, the call in the compiled program gets attributes."""
 
     def cpu(*arguments: object) -> T:

@@ -29,7 +29,7 @@ Equations = Literal["book", "nips"]
 
 @struct.dataclass
 class Constants:
-    """What `Params` has ranges of, and `Task` values."""
+    """The physical constants: ranges in `Params`, values in `Task`."""
 
     mass_1: Positive
     mass_2: Positive
@@ -91,7 +91,7 @@ class State:
     steps: jax.Array
 
 
-def _wrapped(angle: jax.Array) -> jax.Array:
+def _wrap_angle(angle: jax.Array) -> jax.Array:
     """The angle within [-pi, pi], both ends included."""
     turn = 2 * np.pi
     above = jnp.maximum(jnp.ceil((angle - np.pi) / turn), 0)
@@ -182,7 +182,7 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
             (state.speed_1, state.speed_2),
             task.time_step,
         )
-        angle_1, angle_2 = (_wrapped(angle) for angle in angles)
+        angle_1, angle_2 = (_wrap_angle(angle) for angle in angles)
         speed_1 = jnp.clip(speeds[0], -task.max_speed_1, task.max_speed_1)
         speed_2 = jnp.clip(speeds[1], -task.max_speed_2, task.max_speed_2)
         terminated = -jnp.cos(angle_1) - jnp.cos(angle_2 + angle_1) > 1
@@ -197,9 +197,9 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
 
     def observe(self, state: State, task: Task) -> jax.Array:
         """Cosine and sine of both angles, both speeds, float `[6]`."""
-        one, two = state.angle_1, state.angle_2
+        a, b = state.angle_1, state.angle_2
         return jnp.stack(
-            [jnp.cos(one), jnp.sin(one), jnp.cos(two), jnp.sin(two), state.speed_1, state.speed_2]
+            [jnp.cos(a), jnp.sin(a), jnp.cos(b), jnp.sin(b), state.speed_1, state.speed_2]
         )
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
@@ -230,10 +230,10 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
 
     def describe(self, state: State, task: Task) -> str:
         """Angles, speeds, height of the tip over the pivot, and step, in one line."""
-        one, two, speed_1, speed_2 = (float(x) for x in self.physical_state(state))
-        tip = -float(task.length_1) * np.cos(one) - float(task.length_2) * np.cos(one + two)
+        a, b, speed_1, speed_2 = (float(x) for x in self.physical_state(state))
+        tip = -float(task.length_1) * np.cos(a) - float(task.length_2) * np.cos(a + b)
         return (
-            f"links at {one:+.2f} and {two:+.2f} rad, turning at {speed_1:+.2f} and "
+            f"links at {a:+.2f} and {b:+.2f} rad, turning at {speed_1:+.2f} and "
             f"{speed_2:+.2f} rad/s, tip at {tip:+.2f}, step {int(state.steps)} of "
             f"{int(task.horizon)}"
         )
@@ -246,9 +246,9 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         """
         canvas = Canvas(200, 200, -2.3, -2.3, 200 / 4.6, (250, 250, 250))
         size = 2 / jnp.maximum(task.length_1 + task.length_2, 2.0)
-        one, both = state.angle_1, state.angle_1 + state.angle_2
-        elbow = task.length_1 * size * jnp.stack([jnp.sin(one), -jnp.cos(one)])
-        tip = elbow + task.length_2 * size * jnp.stack([jnp.sin(both), -jnp.cos(both)])
+        lower, total = state.angle_1, state.angle_1 + state.angle_2
+        elbow = task.length_1 * size * jnp.stack([jnp.sin(lower), -jnp.cos(lower)])
+        tip = elbow + task.length_2 * size * jnp.stack([jnp.sin(total), -jnp.cos(total)])
         canvas.rod((-2.3, size), (2.3, size), 0.02, (60, 150, 80))
         canvas.rod((0.0, 0.0), elbow, 0.1, (36, 160, 176))
         canvas.rod(elbow, tip, 0.1, (104, 196, 206))

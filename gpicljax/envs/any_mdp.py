@@ -22,12 +22,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import Range
 from gpicljax.environment import Environment, Transition, TransitionModel, action_values
-from gpicljax.envs._checks import (
-    check_order,
-    check_pair,
-    check_values,
-    widened,
-)
+from gpicljax.envs._checks import check_order, check_pair, check_values, expand_ranges
 from gpicljax.envs._random_tables import Params, dtype_of, garnet_table, good_table, normal_draw
 from gpicljax.random import uniform
 
@@ -51,7 +46,7 @@ class Task:
         is seen.
       states: `int32[]`, how many exist.
       horizon: `int32[]`, steps until an episode is truncated.
-      accepted: `bool[]`, whether the table has passed the tests of a good task; see `AnyMDP`.
+      is_accepted: `bool[]`, whether the table has passed the tests of a good task; see `AnyMDP`.
     """
 
     cumulative: jax.Array
@@ -64,7 +59,7 @@ class Task:
     emission: jax.Array | None
     states: jax.Array
     horizon: jax.Array
-    accepted: jax.Array
+    is_accepted: jax.Array
 
 
 @struct.dataclass
@@ -73,12 +68,12 @@ class State:
 
     Attributes:
       position: `int32[]`, the state of the process.
-      seen: `int32[]`, the observation: the position, unless it is hidden.
+      observation: `int32[]`, the position, unless it is hidden.
       steps: `int32[]`, steps taken.
     """
 
     position: jax.Array
-    seen: jax.Array
+    observation: jax.Array
     steps: jax.Array
 
 
@@ -91,7 +86,7 @@ class AnyMDP(Environment[Params, Task, State]):
     pitfalls, which end it. Rewards are made of a potential, of places, of costs of actions and of
     the step, and are corrected until the goal is the best place to go to and pitfalls are the
     worst. Tables on which nothing is to be gained, or whose best play stays in a corner, are drawn
-    again, up to `tries` times; `Task.accepted`, and `info["accepted"]`, say whether one was found.
+    again, up to `tries` times; `Task.is_accepted` and `info["accepted"]` say whether one was found.
     Then the numbers of the states are permuted.
 
     The observation is the state. With `num_observations` it is hidden, and what is seen is drawn
@@ -140,8 +135,8 @@ class AnyMDP(Environment[Params, Task, State]):
         )
 
     def make_params(self, **overrides: Any) -> Params:
-        """As `Environment.make_params`; one number for a range is both its ends."""
-        return super().make_params(**widened(overrides, ("states", "pitfalls")))
+        """Returns the params; one number for a range is both its ends."""
+        return super().make_params(**expand_ranges(overrides, ("states", "pitfalls")))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for bad ranges, shares or numbers, and more than the static caps."""
@@ -171,53 +166,55 @@ class AnyMDP(Environment[Params, Task, State]):
         shape = self.max_states, self.max_actions
         if self.garnet:
             table = garnet_table(keys[2], params, states, shape)
-            accepted = jnp.ones((), bool)
+            accepted_values = jnp.ones((), bool)
         else:
-            table, accepted = good_table(keys[2], params, states, steps, shape, self.tries)
+            table, accepted_values = good_table(keys[2], params, states, steps, shape, self.tries)
         order = jax.random.permutation(keys[3], self.max_states)
         chances = table.chances[order][:, :, order]
         over, noise = table.over[order], jnp.asarray(params.reward_noise, chances.dtype)
         # Whatever is done after the end leaves things as they are.
-        still = jnp.eye(self.max_states, dtype=chances.dtype)[:, None]
-        chances = jnp.where(over[:, None, None], still, chances)
+        identity = jnp.eye(self.max_states, dtype=chances.dtype)[:, None]
+        chances = jnp.where(over[:, None, None], identity, chances)
         return Task(
-            cumulative=_summed(chances),
+            cumulative=_cumulate(chances),
             leaving=table.leaving[order],
             arriving=table.arriving[order],
             leaving_noise=noise * table.leaving_noise[order],
             arriving_noise=noise * table.arriving_noise[order],
             over=over,
-            start=_summed(table.start[order]),
+            start=_cumulate(table.start[order]),
             emission=self._emission(keys[4], params),
             states=states,
             horizon=jnp.minimum(steps.astype(jnp.int32), params.horizon),
-            accepted=accepted,
+            is_accepted=accepted_values,
         )
 
     def _emission(self, key: jax.Array, params: Params) -> jax.Array | None:
-        """What every state can show, at least one observation, `Task.emission`."""
+        """Draws the observations that each state can show, at least one, `Task.emission`."""
         count = self.num_observations
         if count is None:
             return None
         shape, keys = (self.max_states, count), jax.random.split(key, 3)
-        some = uniform(keys[0], shape, dtype_of(params)) < params.density
-        one = jax.random.randint(keys[1], (self.max_states, 1), 0, count)
-        some |= ~some.any(1, keepdims=True) & (jnp.arange(count) == one)
+        possible = uniform(keys[0], shape, dtype_of(params)) < params.density
+        fallback = jax.random.randint(keys[1], (self.max_states, 1), 0, count)
+        possible |= ~possible.any(1, keepdims=True) & (jnp.arange(count) == fallback)
         weights = 1 - uniform(keys[2], shape, dtype_of(params))
-        return _summed(jnp.where(some, weights, 0))
+        return _cumulate(jnp.where(possible, weights, 0))
 
     # One episode -----------------------------------------------------------------------------
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """In one of the first states."""
         draws = jax.random.uniform(key, (2,), task.start.dtype)
-        position = _drawn(task.start, (), draws[0])
-        return State(position, self._seen(position, draws[1], task), jnp.zeros((), jnp.int32))
+        position = _draw_outcome(task.start, (), draws[0])
+        return State(
+            position, self._draw_observation(position, draws[1], task), jnp.zeros((), jnp.int32)
+        )
 
-    def _seen(self, position: jax.Array, draw: jax.Array, task: Task) -> jax.Array:
+    def _draw_observation(self, position: jax.Array, draw: jax.Array, task: Task) -> jax.Array:
         if task.emission is None:
             return position
-        return _drawn(task.emission, (position,), draw)
+        return _draw_outcome(task.emission, (position,), draw)
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Float `[2]`, of hidden states `[3]`.
@@ -234,26 +231,26 @@ class AnyMDP(Environment[Params, Task, State]):
 
     def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
         """One step with its noise given, see `draw_noise`; after the end, nothing is paid."""
-        here, steps = state.position, state.steps + 1
-        position = _drawn(task.cumulative, (here, action), noise[0])
-        mean = task.leaving[here, action] + task.arriving[position]
-        deviation = task.leaving_noise[here, action] + task.arriving_noise[position]
+        origin, steps = state.position, state.steps + 1
+        position = _draw_outcome(task.cumulative, (origin, action), noise[0])
+        mean = task.leaving[origin, action] + task.arriving[position]
+        deviation = task.leaving_noise[origin, action] + task.arriving_noise[position]
         return Transition(
-            State(position, self._seen(position, noise[-1], task), steps),
-            jnp.where(task.over[here], 0, mean + deviation * noise[1]),
+            State(position, self._draw_observation(position, noise[-1], task), steps),
+            jnp.where(task.over[origin], 0, mean + deviation * noise[1]),
             task.over[position],
             steps >= task.horizon,
-            {"accepted": task.accepted},
+            {"accepted": task.is_accepted},
         )
 
     # Spaces and views ------------------------------------------------------------------------
 
     def observe(self, state: State, task: Task) -> jax.Array:
         """The state, or what it shows, `int32[]`."""
-        return state.seen
+        return state.observation
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """As many as there are at most."""
+        """Returns the actions of the largest table."""
         return spaces.Discrete(self.max_actions)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
@@ -275,7 +272,7 @@ class AnyMDP(Environment[Params, Task, State]):
         )
 
     def returns(self, task: Task) -> tuple[jax.Array, jax.Array]:
-        """What an episode pays on average, float `[]` each, so that scores can be normalised.
+        """Returns mean returns of episodes, float `[]` each, so that scores can be normalised.
 
         Returns:
           With uniformly random actions; and with the best ones for the steps that are left, by an
@@ -283,13 +280,13 @@ class AnyMDP(Environment[Params, Task, State]):
         """
         model = self.transition_model(task)
         start = jnp.diff(task.start, prepend=0)
-        each = [
+        values = [
             action_values(model, 1.0, 0.0, task.horizon, at_random) for at_random in (True, False)
         ]
-        return (start * each[0].mean(-1)).sum(), (start * each[1].max(-1)).sum()
+        return (start * values[0].mean(-1)).sum(), (start * values[1].max(-1)).sum()
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What an expert needs.
+        """Returns the knowledge that an expert needs.
 
         Returns:
           `position`: `int32[]`, the state; `chances`: float `[A, S]`, where every action leads to
@@ -307,13 +304,13 @@ class AnyMDP(Environment[Params, Task, State]):
 
     def describe(self, state: State, task: Task) -> str:
         """The state, the step, and where every action leads to most likely."""
-        known = self.privileged(state, task)
-        seen = "" if self.num_observations is None else f" seen as {int(state.seen)}"
+        knowledge = self.privileged(state, task)
+        observed = "" if self.num_observations is None else f" seen as {int(state.observation)}"
         text = (
-            f"state {int(state.position)} of {int(task.states)}{seen}, "
+            f"state {int(state.position)} of {int(task.states)}{observed}, "
             f"step {int(state.steps)} of {int(task.horizon)}; most likely actions lead to "
         )
-        chances, rewards = np.asarray(known["chances"]), np.asarray(known["rewards"])
+        chances, rewards = np.asarray(knowledge["chances"]), np.asarray(knowledge["rewards"])
         return text + ", ".join(
             f"{row.argmax()} ({row.max():.2f}, paid {reward:.2f})"
             for row, reward in zip(chances, rewards, strict=True)
@@ -331,10 +328,10 @@ class AnyMDP(Environment[Params, Task, State]):
         shade = 255 * (1 - jnp.sqrt(jnp.maximum(chances, 0)))[..., None]
         colour = jnp.broadcast_to(shade, (*chances.shape, 3))
         colour = jnp.where(task.over[:, None], jnp.minimum(colour, 200), colour)
-        here = (jnp.arange(self.max_states) == state.position)[:, None, None, None]
+        is_current = (jnp.arange(self.max_states) == state.position)[:, None, None, None]
         pale = jnp.minimum(shade[..., 0], 200)
         red = jnp.stack([jnp.full_like(pale, 255), pale, pale], -1)
-        tiles = jnp.where(here, red, colour).astype(jnp.uint8)
+        tiles = jnp.where(is_current, red, colour).astype(jnp.uint8)
         tiles = jnp.pad(tiles, ((0, 0), (0, 0), (0, 1), (0, 0)), constant_values=90)
         rows = tiles.reshape(self.max_states, -1, 3)
         return rows.repeat(8, 0).repeat(8, 1)
@@ -345,14 +342,14 @@ def _most_steps(states: int) -> int:
     return max(min(8 * states, _LONGEST), max(4 * states, _SHORTEST) + 1)
 
 
-def _summed(weights: jax.Array) -> jax.Array:
-    """Cumulative chances along the last axis, exactly 1 from the last weight on."""
+def _cumulate(weights: jax.Array) -> jax.Array:
+    """Returns cumulative chances along the last axis, exactly 1 from the last weight on."""
     sums = jnp.cumsum(weights, -1)
     return sums / sums[..., -1:]
 
 
-def _drawn(cumulative: jax.Array, row: tuple[jax.Array, ...], draw: jax.Array) -> jax.Array:
-    """Which outcome of a row of a table a number in [0, 1) draws, `int32[]`, by bisection.
+def _draw_outcome(cumulative: jax.Array, row: tuple[jax.Array, ...], draw: jax.Array) -> jax.Array:
+    """Returns the outcome that a number in [0, 1) draws from a row, `int32[]`, by bisection.
 
     It reads a few numbers of the row, which is faster than all of them.
     """

@@ -108,7 +108,7 @@ class BernoulliBandit(Environment[Params, Task, State]):
         return Task(probabilities, jnp.asarray(params.horizon, jnp.int32))
 
     def means(self, task: Task) -> jax.Array:
-        """What a pull of each arm pays on average: its probability, float `[num_arms]`."""
+        """Returns the mean reward of each arm, its probability, float `[num_arms]`."""
         return task.probabilities
 
     # One episode -----------------------------------------------------------------------------

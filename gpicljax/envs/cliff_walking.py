@@ -29,10 +29,10 @@ from gpicljax.envs._checks import (
     check_order,
     check_pair,
     check_values,
-    widened,
+    expand_ranges,
 )
 from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
-from gpicljax.envs._sprites import Sprite, overlay, tiled
+from gpicljax.envs._sprites import Sprite, overlay, tile_grid
 
 ACTIONS = ("up", "right", "down", "left")
 Side = Annotated[int, Range(2, 512)]
@@ -162,15 +162,15 @@ class CliffWalking(GridWorld[Params, Task]):
         )
 
     def make_params(self, **overrides: Any) -> Params:
-        """As `Environment.make_params`; one number for a range is both its ends."""
-        return super().make_params(**widened(overrides, ("rows", "columns", "cliff_rows")))
+        """Returns the params; one number for a range is both its ends."""
+        return super().make_params(**expand_ranges(overrides, ("rows", "columns", "cliff_rows")))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for a bad probability, schedule or horizon, or malformed corridors."""
         super().validate(params)
         rewards = np.asarray(params.reward_schedule)
-        accepted = "two rewards, for a step and for a fall"
-        check_values("reward_schedule", rewards, rewards.shape[-1:] == (2,), accepted)
+        accepted_values = "two rewards, for a step and for a fall"
+        check_values("reward_schedule", rewards, rewards.shape[-1:] == (2,), accepted_values)
         most = {
             "rows": (2, self.max_rows),
             "columns": (2, self.max_columns),
@@ -224,9 +224,9 @@ class CliffWalking(GridWorld[Params, Task]):
         order = np.lexsort((first, last))
         inner = columns - 2
         pick = jax.random.randint(key, (), 0, jnp.maximum(inner * (inner + 1) // 2, 1), jnp.int32)
-        some = [jnp.asarray(np.append(x[order], 0) + 1, jnp.int32)[pick] for x in (first, last)]
+        partial = [jnp.asarray(np.append(x[order], 0) + 1, jnp.int32)[pick] for x in (first, last)]
         partly = random & (inner > 0)
-        return jnp.where(partly, some[0], 1), jnp.where(partly, some[1], columns - 2)
+        return jnp.where(partly, partial[0], 1), jnp.where(partly, partial[1], columns - 2)
 
     # One episode -----------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class CliffWalking(GridWorld[Params, Task]):
         return jnp.where((row >= task.rows) | (column >= task.columns), 4, kind)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What an expert needs.
+        """Returns the knowledge that an expert needs.
 
         Returns:
           `cliff`: `bool[max_rows, max_columns]`; `goal` and `position`: `int32[2]`, row and column;
@@ -304,7 +304,7 @@ class CliffWalking(GridWorld[Params, Task]):
         kinds = self.cells(task)
         below_rim = (kinds == 1) & (jnp.roll(kinds, 1, axis=0) == 1)
         below_rim = below_rim.at[0].set(False)
-        picture = tiled(tiles, jnp.where(below_rim, len(tiles) - 1, kinds))
+        picture = tile_grid(tiles, jnp.where(below_rim, len(tiles) - 1, kinds))
         return overlay(picture, jnp.asarray(walker), state.row, state.column)
 
 

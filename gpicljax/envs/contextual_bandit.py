@@ -108,8 +108,8 @@ class ContextualBandit(Environment[Params, Task, State]):
     def default_params(self) -> Params:
         """Standard normal weights, noise 0.1, 100 pulls."""
         dtype = jnp.result_type(float)
-        one, tenth = jnp.ones((), dtype), jnp.full((), 0.1, dtype)
-        return Params(one, tenth, jnp.full((), 100, jnp.int32))
+        unit, tenth = jnp.ones((), dtype), jnp.full((), 0.1, dtype)
+        return Params(unit, tenth, jnp.full((), 100, jnp.int32))
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws the weights of each arm."""
@@ -120,7 +120,7 @@ class ContextualBandit(Environment[Params, Task, State]):
         )
 
     def means(self, context: jax.Array, task: Task) -> jax.Array:
-        """What a pull of each arm pays on average in a context, float `[num_arms]`."""
+        """Returns the mean reward of each arm in a context, float `[num_arms]`."""
         products = (task.weights * context).sum(-1)
         return jax.nn.sigmoid(products) if self.payoff == "logistic" else products
 
@@ -173,7 +173,7 @@ class ContextualBandit(Environment[Params, Task, State]):
         return spaces.Box(-1.0, 1.0, (self.context_size,))
 
     def privileged(self, state: State, task: Task) -> dict[str, Any]:
-        """What each arm pays on average in this context, and the best arms.
+        """Returns the mean reward of each arm in this context, and the best arms.
 
         `means`: float `[num_arms]`; `optimal`: `bool[num_arms]`, for `agents.optimal_agent`;
         `weights`: float `[num_arms, context_size]`.

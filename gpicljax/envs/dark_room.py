@@ -21,7 +21,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.environment import Transition, TransitionModel
 from gpicljax.envs._checks import Count
-from gpicljax.envs._dark import ACTIONS, DarkGrid, distance, draw_cell, moves_to
+from gpicljax.envs._dark import ACTIONS, DarkGrid, distance, draw_cell, moves_between
 from gpicljax.envs._grid import draw_directions
 
 
@@ -129,11 +129,11 @@ class DarkRoom(DarkGrid[Params, Task, State]):
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """One step; there is no noise."""
         position, steps = self.next_cell(state.position, action, task), state.steps + 1
-        found = (position == task.goal).all()
+        at_goal = (position == task.goal).all()
         return Transition(
             State(position, steps),
-            found.astype(jnp.result_type(float)),
-            found & task.sparse,
+            at_goal.astype(jnp.result_type(float)),
+            at_goal & task.sparse,
             steps >= task.horizon,
             {},
         )
@@ -149,20 +149,20 @@ class DarkRoom(DarkGrid[Params, Task, State]):
         return spaces.Discrete(self.cells)
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """What every action leads to in every cell, `[cells, 5, 1]`."""
+        """Returns the outcome of every action in every cell, `[cells, 5, 1]`."""
         numbers = jnp.arange(self.cells, dtype=jnp.int32)
         positions = jax.vmap(self.cell_of, (0, None))(numbers, task)
         return self.transitions(State(positions, jnp.zeros_like(numbers)), task)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What an expert needs, and the best there is.
+        """Returns the knowledge that an expert needs, and the best return.
 
         Returns:
           `goal` and `position`: `int32[2]`, row and column; `directions`: `int32[5]`, the move of
           each action; `distance`: `int32[]`, moves to the goal; `best_return`: float `[]`, what the
           rest of the episode pays at most, which at its start is the optimal return.
         """
-        last = state.steps + moves_to(state.position, task.goal)  # the step that arrives
+        last = state.steps + moves_between(state.position, task.goal)  # the step that arrives
         paid = jnp.maximum(task.horizon - last + 1, 0)
         paid = jnp.where(task.sparse, jnp.minimum(paid, 1), paid)
         return {

@@ -25,7 +25,7 @@ from gpicljax.checks import Range, check, check_choice
 from gpicljax.environment import Transition
 from gpicljax.envs._checks import Count, Probability, Real, check_values
 from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
-from gpicljax.envs._sprites import SIDE, Sprite, overlay, tiled
+from gpicljax.envs._sprites import SIDE, Sprite, overlay, tile_grid
 
 MAPS = {
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
@@ -152,7 +152,7 @@ def _random_cells(
     def solvable(cells: jax.Array) -> jax.Array:
         return goal_distances(cells)[top, left] < cap * cap
 
-    def again(loop: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def retry(loop: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
         _, attempts, _, done = loop
         return ~done & (attempts < _MAX_ATTEMPTS)
 
@@ -163,7 +163,7 @@ def _random_cells(
         return key, attempts + 1, cells, solvable(cells)
 
     loop = (key, jnp.zeros((), jnp.int32), jnp.zeros((cap, cap), jnp.int32), jnp.zeros((), bool))
-    _, _, cells, done = jax.lax.while_loop(again, attempt, loop)
+    _, _, cells, done = jax.lax.while_loop(retry, attempt, loop)
     # Along the start's column to the goal's row, and along that to the goal.
     down = (column == left) & (row >= jnp.minimum(top, bottom)) & (row <= jnp.maximum(top, bottom))
     along = (row == bottom) & (column >= jnp.minimum(left, right))
@@ -185,16 +185,16 @@ def _parse(description: tuple[str, ...]) -> np.ndarray:
     check(letters, "description", description, f"the letters {', '.join(LETTERS)}")
     cells = np.array([[LETTERS.index(letter) for letter in row] for row in description], np.int32)
     for letter, meaning in ("S", "start"), ("G", "goal"):
-        there = (cells == LETTERS.index(letter)).any()
-        check(there, "description", description, f"a map with a {meaning}, {letter}")
-    reached, found = set(), list(zip(*np.nonzero(cells == GOAL), strict=True))
-    while found:
-        cell = found.pop()
+        present = (cells == LETTERS.index(letter)).any()
+        check(present, "description", description, f"a map with a {meaning}, {letter}")
+    reached, frontier = set(), list(zip(*np.nonzero(cells == GOAL), strict=True))
+    while frontier:
+        cell = frontier.pop()
         if cell in reached or cells[cell] == HOLE:
             continue
         reached.add(cell)
         near = ((cell[0] + row, cell[1] + column) for row, column in _MOVES)
-        found += [(r, c) for r, c in near if 0 <= r < len(cells) and 0 <= c < widths[0]]
+        frontier += [(r, c) for r, c in near if 0 <= r < len(cells) and 0 <= c < widths[0]]
     solvable = set(zip(*np.nonzero(cells == START), strict=True)) <= reached
     check(solvable, "description", description, "a map with a way from every start to a goal")
     return cells
@@ -243,8 +243,8 @@ class FrozenLake(GridWorld[Params, Task]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [f for f in ("description", "map_name", "size") if getattr(self, f) is not None]
-        check(len(given) <= 1, "FrozenLake", given, "one of description, map_name and size")
+        sources = [f for f in ("description", "map_name", "size") if getattr(self, f) is not None]
+        check(len(sources) <= 1, "FrozenLake", sources, "one of description, map_name and size")
         if self.size is not None:
             return
         description = self.description
@@ -289,18 +289,18 @@ class FrozenLake(GridWorld[Params, Task]):
         """Raises ValueError for probabilities outside [0, 1], a bad size, horizon or schedule."""
         super().validate(params)
         rewards = np.asarray(params.reward_schedule)
-        accepted = "three rewards, for goal, hole and ice"
-        check_values("reward_schedule", rewards, rewards.shape[-1:] == (3,), accepted)
+        accepted_values = "three rewards, for goal, hole and ice"
+        check_values("reward_schedule", rewards, rewards.shape[-1:] == (3,), accepted_values)
         size = np.asarray(params.size)
         if self.description is None:
             fine = (size >= 2) & (size <= self.shape[0])
             check_values("size", size, fine, f"2 .. {self.shape[0]}, the static size")
 
     def make_params(self, **overrides: object) -> Params:
-        """As `Environment.make_params`; a given map refuses what describes random lakes only."""
+        """Returns the params; a given map refuses fields of random lakes."""
         for field in {"hole_probability", "size", "anywhere"} & set(overrides):
-            accepted = "nothing, where the map is given; random lakes have a static size"
-            check(self.description is None, field, overrides[field], accepted)
+            accepted_values = "nothing, where the map is given; random lakes have a static size"
+            check(self.description is None, field, overrides[field], accepted_values)
         return super().make_params(**overrides)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
@@ -346,8 +346,8 @@ class FrozenLake(GridWorld[Params, Task]):
         Returns:
           The transition. In a hole or at a goal nothing moves any more, with reward 0.
         """
-        here = task.cells[state.row, state.column]
-        over = (here == HOLE) | (here == GOAL)
+        origin = task.cells[state.row, state.column]
+        over = (origin == HOLE) | (origin == GOAL)
         row, column = self.next_cell(state, action, noise, task)
         row, column = jnp.where(over, state.row, row), jnp.where(over, state.column, column)
         cell = task.cells[row, column]
@@ -368,7 +368,7 @@ class FrozenLake(GridWorld[Params, Task]):
         return spaces.Discrete(self.shape[0] * self.shape[1])
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What an expert needs.
+        """Returns the knowledge that an expert needs.
 
         Returns:
           `holes`: `bool[R, C]`; `goals`: `bool[R, C]`; `position`: `int32[2]`, row and column;
@@ -398,7 +398,7 @@ class FrozenLake(GridWorld[Params, Task]):
         tiles, elves = _sprites()
         rows, columns = self.shape
         outside = (jnp.arange(rows)[:, None] >= task.rows) | (jnp.arange(columns) >= task.columns)
-        picture = tiled(tiles, jnp.where(outside, len(LETTERS), task.cells))
+        picture = tile_grid(tiles, jnp.where(outside, len(LETTERS), task.cells))
         sunk = task.cells[state.row, state.column] == HOLE
         return overlay(picture, jnp.asarray(elves)[sunk.astype(jnp.int32)], state.row, state.column)
 

@@ -88,8 +88,8 @@ class GaussianBandit(Bandit[Params, Task]):
     @property
     def default_params(self) -> Params:
         """Standard normal averages, noise 1, 100 pulls."""
-        zero, one = (jnp.asarray(x, jnp.result_type(float)) for x in (0.0, 1.0))
-        return Params(zero, zero, one, one, jnp.full((), 100, jnp.int32))
+        zero, unit = (jnp.asarray(x, jnp.result_type(float)) for x in (0.0, 1.0))
+        return Params(zero, zero, unit, unit, jnp.full((), 100, jnp.int32))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError unless low <= high, deviations are not negative, and horizon >= 1."""

@@ -40,7 +40,7 @@ _STIFFNESS = 1 / (_HARDEST * _TIME_CONSTANT) ** 2
 
 @struct.dataclass
 class Constants:
-    """What `Params` has ranges of, and `Task` values."""
+    """The physical constants: ranges in `Params`, values in `Task`."""
 
     cart_mass: Positive
     pole_mass_1: Positive
@@ -170,9 +170,10 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
     def validate(self, params: Params) -> None:
         """Raises ValueError for malformed ranges, or poles too short to stand above 1 m."""
         super().validate(params)
-        one, two = np.asarray(params.length_1), np.asarray(params.length_2)
-        accepted = "poles of more than 1 m together, or every episode ends at once"
-        check_values("length_1, length_2", (one, two), one[..., 0] + two[..., 0] > 1, accepted)
+        lower, upper = np.asarray(params.length_1), np.asarray(params.length_2)
+        accepted_values = "poles of more than 1 m together, or every episode ends at once"
+        fine = lower[..., 0] + upper[..., 0] > 1
+        check_values("length_1, length_2", (lower, upper), fine, accepted_values)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Constants drawn from their ranges, and what the equations of motion make of them."""
@@ -253,9 +254,9 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         share = jnp.clip(depth / _WIDTH, 0, 1)
         blend = jnp.where(share <= 0.5, 2 * share**2, 1 - 2 * (1 - share) ** 2)
         hardness = _SOFTEST + (_HARDEST - _SOFTEST) * blend
-        wanted = _STIFFNESS * hardness * depth - _DAMPING * inward * speed
+        reference = _STIFFNESS * hardness * depth - _DAMPING * inward * speed
         give = lightness + (1 - hardness) / hardness * task.softness
-        rail = jnp.where(depth > 0, inward * jnp.maximum(wanted - inward * free, 0) / give, 0)
+        rail = jnp.where(depth > 0, inward * jnp.maximum(reference - inward * free, 0) / give, 0)
         rate = free + lightness * rail
         left_1, left_2 = torque_1 - tie_1 * rate, torque_2 - tie_2 * rate
         rate_1 = (task.inertia_2 * left_1 - cross * left_2) * scale
@@ -300,11 +301,11 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
 
     def observe(self, state: State, task: Task) -> jax.Array:
         """Position, sines, cosines, velocities, forces, float `[9]` or `[11]`."""
-        x, one, two = state.position
+        x, angle, bend = state.position
         hinges = [jnp.zeros_like(x)] * (2 if self.version == 4 else 0)
         forces = [jnp.clip(v, -10, 10) for v in (*state.velocity, state.rail)]
         return jnp.stack(
-            [x, jnp.sin(one), jnp.sin(two), jnp.cos(one), jnp.cos(two), *forces, *hinges]
+            [x, jnp.sin(angle), jnp.sin(bend), jnp.cos(angle), jnp.cos(bend), *forces, *hinges]
         )
 
     def action_space(self, task: Task | None = None) -> spaces.Box:
@@ -333,11 +334,11 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
 
     def describe(self, state: State, task: Task) -> str:
         """Cart, angles from upright, height of the tip and step, in one line."""
-        x, one, bend = (float(value) for value in state.position)
-        tip = float(task.length_1) * np.cos(one) + float(task.length_2) * np.cos(one + bend)
+        x, angle, bend = (float(value) for value in state.position)
+        tip = float(task.length_1) * np.cos(angle) + float(task.length_2) * np.cos(angle + bend)
         return (
-            f"cart at {x:+.2f}, poles {one:+.2f} and {one + bend:+.2f} rad from upright, tip at "
-            f"{tip:.2f}, step {int(state.steps)} of {int(task.horizon)}"
+            f"cart at {x:+.2f}, poles {angle:+.2f} and {angle + bend:+.2f} rad from upright, tip "
+            f"at {tip:.2f}, step {int(state.steps)} of {int(task.horizon)}"
         )
 
     def render(self, state: State, task: Task) -> jax.Array:
@@ -353,11 +354,11 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         canvas.rod((-RAIL, 0.0), (RAIL, 0.0), 0.025, (76, 76, 178))
         for end in (-RAIL - 0.12, RAIL + 0.12):
             canvas.box(end - 0.03, -0.25, end + 0.03, 0.1, (110, 110, 120))
-        x, one, bend = state.position
+        x, angle, bend = state.position
         canvas.rod((x - 0.1, 0.0), (x + 0.1, 0.0), 0.1, (178, 178, 30))
         hinge = jnp.stack([x, jnp.zeros_like(x)])
-        elbow = hinge + task.length_1 * jnp.stack([jnp.sin(one), jnp.cos(one)])
-        tip = elbow + task.length_2 * jnp.stack([jnp.sin(one + bend), jnp.cos(one + bend)])
+        elbow = hinge + task.length_1 * jnp.stack([jnp.sin(angle), jnp.cos(angle)])
+        tip = elbow + task.length_2 * jnp.stack([jnp.sin(angle + bend), jnp.cos(angle + bend)])
         canvas.rod(hinge, elbow, _RADIUS, (20, 150, 150))
         canvas.rod(elbow, tip, _RADIUS, (70, 190, 190))
         for joint in (hinge, elbow):

@@ -18,7 +18,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.environment import Transition, TransitionModel
 from gpicljax.envs._checks import Count
-from gpicljax.envs._dark import ACTIONS, DarkGrid, draw_cell, moves_to
+from gpicljax.envs._dark import ACTIONS, DarkGrid, draw_cell, moves_between
 from gpicljax.envs._grid import draw_directions
 
 SEARCHING, HELD, OPENED = range(3)
@@ -140,12 +140,12 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         """One step; there is no noise."""
         position, steps = self.next_cell(state.position, action, task), state.steps + 1
         sought = jnp.where(state.progress == SEARCHING, task.key_cell, task.door)
-        found = (position == sought).all() & (state.progress != OPENED)
-        progress = state.progress + found.astype(jnp.int32)
+        reached = (position == sought).all() & (state.progress != OPENED)
+        progress = state.progress + reached.astype(jnp.int32)
         return Transition(
             State(position, progress, steps),
-            found.astype(jnp.result_type(float)),
-            found & (progress == OPENED) & task.door_ends,
+            reached.astype(jnp.result_type(float)),
+            reached & (progress == OPENED) & task.door_ends,
             steps >= task.horizon,
             {},
         )
@@ -168,14 +168,14 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         return self.cell_number(state.position, task) + self.cells * state.progress
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """What every action leads to in every situation, `[3 * cells, 5, 1]`; see `situation`."""
+        """Returns the outcomes of actions in situations, `[3 * cells, 5, 1]`; see `situation`."""
         numbers = jnp.arange(3 * self.cells, dtype=jnp.int32)
         progress, cells = jnp.divmod(numbers, self.cells)
         positions = jax.vmap(self.cell_of, (0, None))(cells, task)
         return self.transitions(State(positions, progress, jnp.zeros_like(numbers)), task)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What an expert needs, and the best there is.
+        """Returns the knowledge that an expert needs, and the best return.
 
         Returns:
           `key`, `door` and `position`: `int32[2]`, row and column; `directions`: `int32[5]`, the
@@ -183,13 +183,13 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
           the rest of the episode pays at most, which at its start is the optimal return.
         """
         to_key, between = (
-            moves_to(state.position, task.key_cell),
-            moves_to(task.key_cell, task.door),
+            moves_between(state.position, task.key_cell),
+            moves_between(task.key_cell, task.door),
         )
         left = task.horizon - state.steps
-        both = (left >= to_key).astype(jnp.int32) + (left >= to_key + between)
-        door = (left >= moves_to(state.position, task.door)).astype(jnp.int32)
-        paid = jnp.select([state.progress == SEARCHING, state.progress == HELD], [both, door], 0)
+        most = (left >= to_key).astype(jnp.int32) + (left >= to_key + between)
+        door = (left >= moves_between(state.position, task.door)).astype(jnp.int32)
+        paid = jnp.select([state.progress == SEARCHING, state.progress == HELD], [most, door], 0)
         return {
             "key": task.key_cell,
             "door": task.door,
@@ -202,9 +202,9 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
     def describe(self, state: State, task: Task) -> str:
         """Position, step, key and door."""
         cells = zip(("key", "door"), (task.key_cell, task.door), strict=True)
-        where = [f"{name} in row {cell[0]}, column {cell[1]}" for name, cell in cells]
-        what = ("", ", key taken", ", door opened")[int(state.progress)]
-        return f"{self.in_words(state, task)}, {', '.join(where)}{what}"
+        places = [f"{name} in row {cell[0]}, column {cell[1]}" for name, cell in cells]
+        progress = ("", ", key taken", ", door opened")[int(state.progress)]
+        return f"{self.in_words(state, task)}, {', '.join(places)}{progress}"
 
     def render(self, state: State, task: Task) -> jax.Array:
         """A picture: the dark room, the key until it is taken, the door and the walker.

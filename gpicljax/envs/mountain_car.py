@@ -28,7 +28,7 @@ ACTIONS = ("left", "nothing", "right")
 
 @struct.dataclass
 class Constants:
-    """What `Params` has ranges of, and `Task` values."""
+    """The physical constants: ranges in `Params`, values in `Task`."""
 
     force: NotNegative
     gravity: NotNegative
@@ -116,11 +116,11 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         super().validate(params)
         left, right = (np.asarray(x) for x in (params.min_position, params.max_position))
         goal = np.asarray(params.goal_position)
-        accepted = "at most -0.6, left of where cars start"
-        check_values("min_position", left, left[..., 1] <= -0.6, accepted)
+        accepted_values = "at most -0.6, left of where cars start"
+        check_values("min_position", left, left[..., 1] <= -0.6, accepted_values)
         fine = (goal[..., 0] > -0.4) & (goal[..., 1] <= right[..., 0])
-        accepted = f"right of -0.4, where cars start, up to max_position, {right.min():g}"
-        check_values("goal_position", goal, fine, accepted)
+        accepted_values = f"right of -0.4, where cars start, up to max_position, {right.min():g}"
+        check_values("goal_position", goal, fine, accepted_values)
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """At rest near the valley's floor."""

@@ -38,16 +38,16 @@ class Kind:
     noise: float = 0.0
 
 
-def _fixed(*chances: float) -> Kind:
+def _fixed_kind(*chances: float) -> Kind:
     return Kind(tuple((p, p) for p in chances))
 
 
 _SURE, _ANY = ((1.0, 1.0),) * 10, ((0.0, 1.0),) * 10
 KINDS = {
-    "TwoArmedDeterministicFixed": _fixed(1.0, 0.0),
-    "TwoArmedHighHighFixed": _fixed(0.8, 0.9),
-    "TwoArmedHighLowFixed": _fixed(0.8, 0.2),
-    "TwoArmedLowLowFixed": _fixed(0.1, 0.2),
+    "TwoArmedDeterministicFixed": _fixed_kind(1.0, 0.0),
+    "TwoArmedHighHighFixed": _fixed_kind(0.8, 0.9),
+    "TwoArmedHighLowFixed": _fixed_kind(0.8, 0.2),
+    "TwoArmedLowLowFixed": _fixed_kind(0.1, 0.2),
     "TenArmedRandomFixed": Kind(_ANY),
     "TenArmedRandomRandom": Kind(_ANY, payments=(0.0, 1.0)),
     "TenArmedUniformDistributedReward": Kind(_SURE, payments=(0.0, 1.0)),
@@ -118,8 +118,8 @@ class OnePullBandit(Bandit[Params, Task]):
         check_choice("kind", self.kind, KINDS)
         chances = KINDS[self.kind].chances
         free = self.num_arms in (None, len(chances)) or len(set(chances)) == 1
-        accepted = f"{len(chances)}, as the arms of {self.kind} differ"
-        check(free, "num_arms", self.num_arms, accepted)
+        accepted_values = f"{len(chances)}, as the arms of {self.kind} differ"
+        check(free, "num_arms", self.num_arms, accepted_values)
 
     @property
     def arms(self) -> int:
@@ -147,9 +147,9 @@ class OnePullBandit(Bandit[Params, Task]):
         super().validate(params)
         for field in ("chances", "payments"):
             ranges = np.asarray(getattr(params, field))
-            each = f"a range (lowest, highest) for each of the {self.arms} arms"
-            check_values(field, ranges, ranges.shape[-2:] == (self.arms, 2), each)
-            check_values(field, ranges, ranges[..., 0] <= ranges[..., 1], each)
+            accepted_values = f"a range (lowest, highest) for each of the {self.arms} arms"
+            check_values(field, ranges, ranges.shape[-2:] == (self.arms, 2), accepted_values)
+            check_values(field, ranges, ranges[..., 0] <= ranges[..., 1], accepted_values)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws every arm's chance and payment."""

@@ -26,7 +26,7 @@ from gpicljax.envs._constants import PhysicalEnvironment
 
 @struct.dataclass
 class Constants:
-    """What `Params` has ranges of, and `Task` values."""
+    """The physical constants: ranges in `Params`, values in `Task`."""
 
     gravity: Real
     mass: Positive
@@ -77,8 +77,8 @@ def _single(x: jax.Array) -> jax.Array:
     return x if x.dtype == jnp.float32 else jax.lax.reduce_precision(x, 8, 23)
 
 
-def normalised(angle: jax.Array) -> jax.Array:
-    """The angle within [-pi, pi)."""
+def wrap_angle(angle: jax.Array) -> jax.Array:
+    """Returns the angle within [-pi, pi)."""
     return angle - 2 * np.pi * jnp.floor((angle + np.pi) / (2 * np.pi))
 
 
@@ -136,7 +136,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         dtype = state.angle.dtype
         torque = jnp.clip(_single(action[0].astype(dtype)), -self.max_torque, self.max_torque)
         torque_cost = _single(np.float32(0.001).astype(dtype) * _single(torque * torque))
-        cost = normalised(state.angle) ** 2 + 0.1 * state.speed**2 + torque_cost
+        cost = wrap_angle(state.angle) ** 2 + 0.1 * state.speed**2 + torque_cost
         push = _single(_single(3.0 / (task.mass * task.length**2)) * torque)
         pull = 3 * task.gravity / (2 * task.length) * jnp.sin(state.angle)
         speed = state.speed + (pull + push) * task.time_step
@@ -183,7 +183,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
     def describe(self, state: State, task: Task) -> str:
         """Angle, speed and step, in one line."""
         return (
-            f"pendulum {float(normalised(state.angle)):.2f} rad from upright, turning at "
+            f"pendulum {float(wrap_angle(state.angle)):.2f} rad from upright, turning at "
             f"{float(state.speed):+.2f} rad/s, step {int(state.steps)} of {int(task.horizon)}"
         )
 

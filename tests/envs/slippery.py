@@ -1,4 +1,4 @@
-"""What is the same wherever feet slip: on ice and along a cliff."""
+"""Slips of Gymnasium's generators, on ice and along a cliff."""
 
 import jax
 import jax.numpy as jnp

@@ -30,7 +30,7 @@ def program(static):
 
 
 @functools.cache
-def sampled(static=(), params=()):
+def sampled_tables(static=(), params=()):
     """An environment, 200 of its tasks, and their tables."""
     env, sample = program(static)
     tasks, model = sample(jax.random.split(jax.random.key(0), 200), env.make_params(**dict(params)))
@@ -57,10 +57,10 @@ PUBLISHED = {
 
 
 def test_tables_have_the_published_statistics():
-    _, tasks, model = sampled()
-    accepted = np.asarray(tasks.accepted)
+    _, tasks, model = sampled_tables()
+    accepted_values = np.asarray(tasks.is_accepted)
     # A quarter of the tables is good, so that 16 draws find one in 99 cases of 100.
-    assert accepted.mean() > 0.95
+    assert accepted_values.mean() > 0.95
     over, steps = np.asarray(tasks.over), np.asarray(tasks.horizon)
     start = np.diff(tasks.start, prepend=0)
     live = ~over[:, :, None]
@@ -78,7 +78,7 @@ def test_tables_have_the_published_statistics():
         for r in (False, True)
     )
     gain = (start * (best.max(-1) - even.max(-1))).sum(-1) * (1 - discount) * steps
-    found = {
+    statistics = {
         "share of pitfalls and goals that end": over.mean(1),
         "states an episode may start in": (start > 0).sum(1),
         "states an action leads to with a chance over 0.01": (
@@ -91,19 +91,19 @@ def test_tables_have_the_published_statistics():
         "logarithm of 1 and best play's gain": np.log1p(gain),
     }
     for name, (mean, error) in PUBLISHED.items():
-        assert abs(found[name][accepted].mean() - mean) < 2 * error, name
+        assert abs(statistics[name][accepted_values].mean() - mean) < 2 * error, name
     assert steps.min() >= 100 and steps.max() <= 128
 
 
 def test_tables_are_chances_of_states_that_exist():
-    _, tasks, model = sampled((), (("states", (6, 16)), ("actions", 3)))
+    _, tasks, model = sampled_tables((), (("states", (6, 16)), ("actions", 3)))
     np.testing.assert_allclose(model.chance.sum(-1), 1, atol=1e-5)
     assert set(np.asarray(tasks.states)) == set(range(6, 17))
     # What can be come to from the start.
-    here = np.diff(tasks.start, prepend=0) > 0
+    reachable = np.diff(tasks.start, prepend=0) > 0
     for _ in range(16):
-        here |= ((model.chance.sum(2) > 0) & here[:, :, None]).any(1)
-    count = here.sum(1)
+        reachable |= ((model.chance.sum(2) > 0) & reachable[:, :, None]).any(1)
+    count = reachable.sum(1)
     assert (count <= tasks.states).all() and (count >= tasks.states / 2).all()
     # An action beyond the third does what one of the three does.
     np.testing.assert_array_equal(model.chance[:, :, 3:], model.chance[:, :, :2])
@@ -111,7 +111,7 @@ def test_tables_are_chances_of_states_that_exist():
 
 
 def test_a_table_is_solved_as_by_value_iteration():
-    tasks, model = jax.tree.map(lambda x: x[:20], sampled()[1:])
+    tasks, model = jax.tree.map(lambda x: x[:20], sampled_tables()[1:])
     table = _random_tables.Table(
         chances=jnp.where(tasks.over[:, :, None, None], 0, model.chance),
         start=tasks.start,
@@ -123,29 +123,29 @@ def test_a_table_is_solved_as_by_value_iteration():
     none = jnp.zeros_like(tasks.leaving)
     solve = jax.jit(jax.vmap(lambda t, v: _random_tables.best_values(t, v, 0.95, 8)))
     even = jax.jit(jax.vmap(lambda t: _random_tables.values_of(t, jnp.full((16, 5), 0.2), 0.95)))
-    for mine, at_random in (solve(table, none), False), (even(table), True):
+    for solution, at_random in (solve(table, none), False), (even(table), True):
         iterated = jax.vmap(functools.partial(action_values, discount=0.95, at_random=at_random))(
             model
         )
         scale = np.abs(iterated).max((1, 2), keepdims=True)
-        np.testing.assert_allclose(mine / scale, iterated / scale, atol=2e-4)
+        np.testing.assert_allclose(solution / scale, iterated / scale, atol=2e-4)
 
 
 def test_what_is_played_is_the_table(key):
-    env, tasks, model = sampled()
+    env, tasks, model = sampled_tables()
     task, table = one(tasks), one(model)
     state = env.initial(key, task)
     assert not task.over[state.position]
     moves = jax.jit(jax.vmap(env.transition, (0, None, None, None)))
     moved = moves(jax.random.split(key, 4_000), state, jnp.int32(2), task)
-    here = int(state.position), 2
+    pair = int(state.position), 2
     counts = np.bincount(moved.state.position, minlength=16)
-    error = np.sqrt(4_000 * table.chance[here] * (1 - table.chance[here]))
-    assert (np.abs(counts - 4_000 * table.chance[here]) <= 4.5 * error + 0.01).all()
+    error = np.sqrt(4_000 * table.chance[pair] * (1 - table.chance[pair]))
+    assert (np.abs(counts - 4_000 * table.chance[pair]) <= 4.5 * error + 0.01).all()
     following = np.asarray(moved.state.position)
-    np.testing.assert_array_equal(moved.terminated, table.over[here][following])
-    deviation = task.leaving_noise[here] + task.arriving_noise[following]
-    off = np.asarray(moved.reward) - table.reward[here][following]
+    np.testing.assert_array_equal(moved.terminated, table.over[pair][following])
+    deviation = task.leaving_noise[pair] + task.arriving_noise[following]
+    off = np.asarray(moved.reward) - table.reward[pair][following]
     assert (np.abs(off) <= 6 * deviation + 1e-4).all()
     noisy = np.asarray(deviation) > 0
     if noisy.any():
@@ -158,7 +158,7 @@ def test_what_is_played_is_the_table(key):
 
 
 def test_garnet_processes_branch_as_they_are_to(key):
-    env, tasks, model = sampled(GARNET, (("branching", 3), ("reward_scale", 0.5)))
+    env, tasks, model = sampled_tables(GARNET, (("branching", 3), ("reward_scale", 0.5)))
     assert ((model.chance > 0).sum(-1) == 3).all() and not model.over.any()
     # Sticks in three pieces: the longest has 11/18 on average.
     assert model.chance.max(-1).mean() == pytest.approx(11 / 18, abs=0.01)
@@ -186,17 +186,17 @@ def test_returns_are_those_of_random_play_and_of_an_oracle(key):
     )
     vec = single_trial_batch(solved, 200, 20, privileged=True)
 
-    def played(agent):
+    def play_returns(agent):
         start = start_rollout(key, vec, agent, params)
         keep = lambda record: record.next_timestep.reward  # noqa: E731
-        found = returns_of(play(vec, agent, (), start, max_steps=20, keep=keep)).returns
-        return found, *jax.vmap(env.returns)(start.vstate.task.inner)
+        returns = returns_of(play(vec, agent, (), start, max_steps=20, keep=keep)).returns
+        return returns, *jax.vmap(env.returns)(start.vstate.task.inner)
 
-    for agent, which in (random_agent(solved), 1), (optimal_agent(), 2):
-        found = [np.asarray(x) for x in jax.jit(functools.partial(played, agent))()]
-        off = found[0] - found[which]
-        assert abs(off.mean()) < 4 * off.std() / np.sqrt(200) + 0.02 * found[2].mean()
-        assert (found[2] > found[1]).all()
+    for agent, column in (random_agent(solved), 1), (optimal_agent(), 2):
+        results = [np.asarray(x) for x in jax.jit(functools.partial(play_returns, agent))()]
+        off = results[0] - results[column]
+        assert abs(off.mean()) < 4 * off.std() / np.sqrt(200) + 0.02 * results[2].mean()
+        assert (results[2] > results[1]).all()
 
 
 @pytest.mark.parametrize(

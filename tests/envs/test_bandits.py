@@ -138,8 +138,8 @@ def test_one_pull_views(key):
     env = OnePullBandit("TenArmedGaussian")
     task = env.sample_task(key, env.default_params)
     task = task.replace(payments=jnp.array([0.0, 1.5, *[-1.0] * 8]))
-    seen = env.privileged(env.initial(key, task), task)
-    assert seen["best_arm"] == 1
+    knowledge = env.privileged(env.initial(key, task), task)
+    assert knowledge["best_arm"] == 1
     text = env.describe(env.initial(key, task), task)
     assert text.startswith("no pull made yet; arms pay with chance 1.00, ")
     assert text.endswith("if so 0.00, 1.50" + 8 * ", -1.00" + ", give or take 1.00")
@@ -212,8 +212,8 @@ def test_transition_is_move_with_drawn_noise(env_id, key):
     rewards = set()
     for k in jax.random.split(key, 8):
         drawn = env.transition(k, state, jnp.int32(3), task)
-        given = env.move(state, jnp.int32(3), env.draw_noise(k, state, task), task)
-        assert drawn.reward == given.reward
+        moved = env.move(state, jnp.int32(3), env.draw_noise(k, state, task), task)
+        assert drawn.reward == moved.reward
         assert drawn.state.pulls == 8
         rewards.add(float(drawn.reward))
     assert len(rewards) > 1
@@ -278,8 +278,9 @@ def test_contextual_payments_follow_weights_and_noise(key):
     assert moved.reward == pytest.approx(-0.5 + 0.5) and moved.info["regret"] == pytest.approx(1.0)
     np.testing.assert_array_equal(moved.state.context, noise.context)
     assert not moved.truncated and linear.move(moved.state, jnp.int32(0), noise, task).truncated
-    told = linear.privileged(state, task)
-    assert told["optimal"].tolist() == [True, False] and told["means"].tolist() == [0.5, -0.5]
+    knowledge = linear.privileged(state, task)
+    assert knowledge["optimal"].tolist() == [True, False]
+    assert knowledge["means"].tolist() == [0.5, -0.5]
     text = "0 of 2 pulls made; in the context 0.50, -0.25 arms pay on average 0.50, -0.50"
     assert linear.describe(state, task) == text
     logistic = gpicljax.make("ContextualBandit-v0", num_arms=2, context_size=2, payoff="logistic")

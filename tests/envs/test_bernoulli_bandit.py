@@ -40,13 +40,13 @@ def test_episodes_are_truncated_at_the_horizon_and_observe_the_elapsed_fraction(
     env, params = bandit(horizon=4)
     task = env.sample_task(key, params)
     observation, state = env.reset(key, task)
-    seen, ends = [observation], []
+    observations, ends = [observation], []
     for _ in range(4):
         step = env.step(key, state, jnp.int32(0), task)
         state = step.state
-        seen.append(step.observation)
+        observations.append(step.observation)
         ends.append((bool(step.terminated), bool(step.truncated)))
-    np.testing.assert_allclose(np.concatenate(seen), [0, 0.25, 0.5, 0.75, 1])
+    np.testing.assert_allclose(np.concatenate(observations), [0, 0.25, 0.5, 0.75, 1])
     assert ends == [(False, False)] * 3 + [(False, True)]
 
 

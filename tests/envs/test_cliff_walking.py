@@ -19,7 +19,7 @@ from gpicljax.envs.cliff_walking import _MOVES, CliffWalking, State
 UP, RIGHT, DOWN, LEFT = range(4)
 
 
-def fixed(**static):
+def fixed_task(**static):
     env = CliffWalking(**static)
     return env, env.sample_task(jax.random.key(0), env.default_params)
 
@@ -42,7 +42,7 @@ def corridors(env, count, **params):
 @pytest.mark.parametrize("slippery", [False, True])
 def test_all_transition_probabilities_equal_gymnasiums(slippery):
     table = gymnasium.make("CliffWalking-v1", is_slippery=slippery).unwrapped.P
-    env, task = fixed(is_slippery=slippery)
+    env, task = fixed_task(is_slippery=slippery)
     states, actions, slips = (
         jnp.asarray(x.ravel(), jnp.int32)
         for x in np.meshgrid(range(48), range(4), range(3), indexing="ij")
@@ -65,12 +65,12 @@ def test_all_transition_probabilities_equal_gymnasiums(slippery):
 
 
 def test_episodes_equal_gymnasiums_step_for_step():
-    theirs = gymnasium.make("CliffWalking-v1", is_slippery=True)
-    env, task = fixed(is_slippery=True)
+    reference = gymnasium.make("CliffWalking-v1", is_slippery=True)
+    env, task = fixed_task(is_slippery=True)
     draws = np.random.default_rng(0)
     move = jax.jit(env.move)
-    first, _ = theirs.reset(seed=0)
-    theirs.unwrapped.np_random = slips = Slips()
+    first, _ = reference.reset(seed=0)
+    reference.unwrapped.np_random = slips = Slips()
     observation, state = env.reset(jax.random.key(0), task)
     assert observation == first
     falls = 0
@@ -80,7 +80,7 @@ def test_episodes_equal_gymnasiums_step_for_step():
         else:  # the way along the edge, with good luck
             row, column = (int(x) for x in env.physical_state(state))
             action, slips.slip = DOWN if column == 11 else RIGHT if row < 3 else UP, 1
-        s, reward, terminated, truncated, info = theirs.step(action)
+        s, reward, terminated, truncated, info = reference.step(action)
         moved = move(state, jnp.int32(action), jnp.int32(slips.slip), task)
         state = moved.state
         assert env.observe(state, task) == s
@@ -99,15 +99,15 @@ def test_the_older_name_is_the_same_environment():
 
 
 def test_slips_are_drawn_with_their_probabilities(key):
-    assert_slips_have_their_probabilities(*fixed(), key)
+    assert_slips_have_their_probabilities(*fixed_task(), key)
 
 
 def test_transition_is_move_with_a_drawn_slip(key):
-    assert_transition_is_move_with_a_drawn_slip(*fixed(is_slippery=True), key)
+    assert_transition_is_move_with_a_drawn_slip(*fixed_task(is_slippery=True), key)
 
 
 def test_a_limit_truncates_and_its_absence_does_not(key):
-    env, task = fixed()
+    env, task = fixed_task()
     for horizon, steps, truncated in ((5, 4, True), (5, 3, False), (NO_LIMIT, NO_LIMIT, False)):
         limited = task.replace(horizon=jnp.int32(horizon))
         state = State(jnp.int32(0), jnp.int32(0), jnp.int32(steps))
@@ -152,13 +152,13 @@ def test_corridors_are_mirrored_rectangles_with_a_way_round_the_cliff():
 def test_every_stretch_of_a_random_cliff_is_equally_likely():
     env = CliffWalking(max_rows=2, max_columns=8)
     _, maps = corridors(env, 4_000, columns=6, random_cliff=True)
-    found, counts = np.unique(["".join(cells[1]) for cells in maps], return_counts=True)
+    maps_found, counts = np.unique(["".join(cells[1]) for cells in maps], return_counts=True)
     expected = {
         "S" + "".join("C" if first <= c <= last else "." for c in range(1, 5)) + "G  "
         for first in range(1, 5)
         for last in range(first, 5)
     }
-    assert set(found) == expected
+    assert set(maps_found) == expected
     mean = 4_000 / len(expected)
     assert (np.abs(counts - mean) < 4 * np.sqrt(mean)).all()
 
@@ -169,14 +169,14 @@ def test_smaller_corridors_are_gymnasiums_made_smaller():
     assert ["".join(row) for row in maps[0][:3]] == ["....        ", "SCCG        ", " " * 12]
     task = jax.tree.map(lambda x: x[0], tasks)
     state = env.initial(jax.random.key(0), task)
-    seen = []
+    steps = []
     for action in (LEFT, UP, UP, RIGHT, DOWN, UP, RIGHT, RIGHT, RIGHT, RIGHT, DOWN):
         moved = env.transition(jax.random.key(0), state, jnp.int32(action), task)
         state = moved.state
-        seen.append((int(env.observe(state, task)), float(moved.reward), bool(moved.terminated)))
-    assert seen[:4] == [(4, -1, False), (0, -1, False), (0, -1, False), (1, -1, False)]
-    assert seen[4] == (4, -100, False)
-    assert seen[5:] == [(s, -1, s == 7) for s in (0, 1, 2, 3, 3, 7)]
+        steps.append((int(env.observe(state, task)), float(moved.reward), bool(moved.terminated)))
+    assert steps[:4] == [(4, -1, False), (0, -1, False), (0, -1, False), (1, -1, False)]
+    assert steps[4] == (4, -100, False)
+    assert steps[5:] == [(s, -1, s == 7) for s in (0, 1, 2, 3, 3, 7)]
 
 
 def test_permuted_actions(key):
@@ -197,13 +197,13 @@ def test_permuted_actions(key):
 
 
 def test_privileged_and_describe(key):
-    env, task = fixed(max_rows=2, max_columns=4)
+    env, task = fixed_task(max_rows=2, max_columns=4)
     state = env.with_physical_state(env.initial(key, task), jnp.array([0.0, 2.0]))
-    seen = env.privileged(state, task)
-    assert seen["cliff"].tolist() == [[False] * 4, [False, True, True, False]]
-    assert seen["goal"].tolist() == [1, 3]
-    assert seen["position"].tolist() == [0, 2]
-    assert seen["directions"].tolist() == [0, 1, 2, 3]
+    knowledge = env.privileged(state, task)
+    assert knowledge["cliff"].tolist() == [[False] * 4, [False, True, True, False]]
+    assert knowledge["goal"].tolist() == [1, 3]
+    assert knowledge["position"].tolist() == [0, 2]
+    assert knowledge["directions"].tolist() == [0, 1, 2, 3]
     text = env.describe(state, task)
     assert text == "row 0, column 2, step 0 of no limit on ..[.]./SCCG, success rate 1.00"
 

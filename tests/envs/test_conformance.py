@@ -1,4 +1,4 @@
-"""What holds for every registered environment, whatever it is about.
+"""Tests of every registered environment.
 
 Each configuration is compiled once as one instance and (mostly) once as a batch of three, and these
 programs serve all assertions: `life` takes how many steps to play as an argument, and whether draws
@@ -28,7 +28,7 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.one_pull_bandits import KINDS
-from gpicljax.testing import check_interface, finite, legal_action, life, type_problems
+from gpicljax.testing import check_interface, finite, legal_action, play_randomly, type_problems
 
 # Every id has an entry in each of the three tables.
 
@@ -229,8 +229,8 @@ class Subject:
     case: str
     env: Environment
     params: object
-    other: object
-    life: object
+    other_params: object
+    play_randomly: object
     seconds: float
 
 
@@ -238,10 +238,14 @@ class Subject:
 def subject_of(case):
     env_id, _ = CASES[case]
     env = build(case)
-    params, other = env.default_params, env.make_params(**OTHER_PARAMS[env_id])
+    params, other_params = env.default_params, env.make_params(**OTHER_PARAMS[env_id])
     started = time.process_time()
-    program = jax.jit(functools.partial(life, env, MANY)).lower(make_key(0), params, FEW).compile()
-    return Subject(case, env, params, other, program, time.process_time() - started)
+    program = (
+        jax.jit(functools.partial(play_randomly, env, MANY))
+        .lower(make_key(0), params, FEW)
+        .compile()
+    )
+    return Subject(case, env, params, other_params, program, time.process_time() - started)
 
 
 @pytest.fixture(params=daily([case for case in CASES if case not in RELATED], CASES))
@@ -269,7 +273,7 @@ def assert_equal(a, b, rounding=0.0):
         np.testing.assert_allclose(x, y, rtol=rounding, atol=rounding)
 
 
-def different(a, b):
+def differ(a, b):
     leaves = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     return any((plain(x) != plain(y)).any() for x, y in leaves)
 
@@ -291,18 +295,18 @@ def test_compile_time_against_its_budget(subject):
 def test_equal_keys_give_equal_results_in_any_batch_and_others_do_not(subject):
     """One program each, whose parameters are values: it serves the whole grid of them."""
     keys = [make_key(seed) for seed in range(3)]
-    grid = [subject.params, subject.other, subject.params]
-    ones = [subject.life(*pair, FEW)[0] for pair in zip(keys, grid, strict=True)]
-    assert_equal(ones[0], subject.life(keys[0], grid[0], FEW)[0])
-    others = [subject.life(make_key(seed), grid[1], FEW)[0] for seed in range(2, 6)]
-    assert any(different(ones[1], other) for other in others)
+    grid = [subject.params, subject.other_params, subject.params]
+    singles = [subject.life(*pair, FEW)[0] for pair in zip(keys, grid, strict=True)]
+    assert_equal(singles[0], subject.life(keys[0], grid[0], FEW)[0])
+    variants = [subject.life(make_key(seed), grid[1], FEW)[0] for seed in range(2, 6)]
+    assert any(differ(singles[1], variant) for variant in variants)
     if subject.env.name in BATCHED_ELSEWHERE:
         return
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *grid)
-    many = jax.jit(jax.vmap(functools.partial(life, subject.env, MANY), (0, 0, None)))
-    many = many(jnp.stack(keys), stacked, FEW)[0]
-    for i, one in enumerate(ones):
-        assert_equal(jax.tree.map(lambda x, i=i: x[i], many), one, rounding=1e-5)
+    batched = jax.jit(jax.vmap(functools.partial(play_randomly, subject.env, MANY), (0, 0, None)))
+    batched = batched(jnp.stack(keys), stacked, FEW)[0]
+    for i, single in enumerate(singles):
+        assert_equal(jax.tree.map(lambda x, i=i: x[i], batched), single, rounding=1e-5)
 
 
 @pytest.mark.parametrize("draws", ["plain", "extreme"])
@@ -310,15 +314,15 @@ def test_random_steps_stay_inside_the_spaces_and_finite(subject, draws):
     """Also where every draw is an end of its range, which random play does not meet in years."""
     keys = [make_key(7)] if draws == "plain" else [make_key(seed, EXTREME) for seed in range(3)]
     length = MANY if draws == "plain" else MANY // 10
-    for params in (subject.params, subject.other):
+    for params in (subject.params, subject.other_params):
         horizon = int(subject.env.horizon(params))
         for key in keys:
-            seen, flags = subject.life(key, params, length)
+            observations, flags = subject.life(key, params, length)
             flags = {name: np.asarray(x)[:length] for name, x in flags.items()}
             ends = np.flatnonzero(flags.pop("ended"))
             for name, held in flags.items():
                 assert held.all(), f"{name}: not so at step {held.argmin()}"
-            assert finite(seen)
+            assert finite(observations)
             # Between two ends lie a reset and an episode of at most `horizon` steps.
             assert np.diff(ends, prepend=-1).max(initial=0) <= horizon + 1
             assert len(ends) or length <= horizon
@@ -327,7 +331,7 @@ def test_random_steps_stay_inside_the_spaces_and_finite(subject, draws):
 @pytest.mark.slow
 def test_a_million_random_steps_stay_inside_the_spaces_and_finite(subject, key):
     run = jax.jit(functools.partial(play_long, subject.env))
-    for params in (subject.params, subject.other):
+    for params in (subject.params, subject.other_params):
         flags = run(key, params)
         assert flags["observation"].all(), "an observation lies outside its space"
         assert flags["finite"].all(), "a number is not finite"
@@ -414,15 +418,15 @@ def test_spaces_and_views(subject, key):
     if env.has_physical_state:
         vector = jax.eval_shape(env.physical_state, state)
         assert vector.ndim == 1 and vector.dtype == jnp.result_type(float)
-        again = jax.eval_shape(env.with_physical_state, state, vector)
-        chex.assert_trees_all_equal_shapes_and_dtypes(again, state)
+        restored = jax.eval_shape(env.with_physical_state, state, vector)
+        chex.assert_trees_all_equal_shapes_and_dtypes(restored, state)
     else:
         with pytest.raises(NotImplementedError, match=f"{env.name} has no physical_state"):
             env.physical_state(state)
 
 
 def problems_of(env):
-    """What is wrong with its types, in the precision in force."""
+    """Returns the problems with its types, in the precision in force."""
     check_interface(env)
     if jax.config.jax_enable_x64 and env.name in IN_DOUBLE:
         jax.eval_shape(functools.partial(batch, env), jax.random.key(0), env.default_params)
@@ -435,7 +439,7 @@ def test_carried_types_are_strong_and_stable(case):
 
 @functools.cache
 def problems_under_x64(related):
-    """Of the cases that are related to others, or of those that are not; a child traces them."""
+    """Returns the problems of cases related to others, or of the rest; a child traces them."""
     cases = [case for case in CASES if (case in RELATED) == related]
     folders = str(Path(gpicljax.__file__).parents[1]), str(Path(__file__).parents[1])
     result = subprocess.run(

@@ -132,10 +132,10 @@ def random_states(env_id, count, constants):
     return states, draws.integers(0, 3, count).astype(np.int32)
 
 
-@pytest.mark.parametrize("other", [False, True], ids=["default", "other constants"])
+@pytest.mark.parametrize("has_other_constants", [False, True], ids=["default", "other constants"])
 @pytest.mark.parametrize("env_id", CLOSED)
-def test_single_steps_equal_gymnasiums(env_id, other, x64):
-    constants = OTHER_CONSTANTS[env_id] if other else {}
+def test_single_steps_equal_gymnasiums(env_id, has_other_constants, x64):
+    constants = OTHER_CONSTANTS[env_id] if has_other_constants else {}
     env, task, state = ours_of(env_id, **constants)
     simulator = theirs_of(env_id, **constants).unwrapped
     states, actions = random_states(env_id, 400, constants)
@@ -187,11 +187,11 @@ def test_whole_episodes_equal_gymnasiums(env_id, only_x64):
             vector = env.physical_state(state)
             action = 1 if idle else pump(env_id, vector, draws, t)
             observation, reward, terminated, truncated, _ = simulator.step(action)
-            ours = step(jax.random.key(0), state, jnp.asarray(action), task)
-            state = ours.state
-            np.testing.assert_allclose(ours.observation, observation, rtol=0, atol=1e-6)
-            np.testing.assert_allclose(ours.reward, reward, rtol=0, atol=1e-6)
-            assert (ours.terminated, ours.truncated) == (terminated, truncated)
+            moved = step(jax.random.key(0), state, jnp.asarray(action), task)
+            state = moved.state
+            np.testing.assert_allclose(moved.observation, observation, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(moved.reward, reward, rtol=0, atol=1e-6)
+            assert (moved.terminated, moved.truncated) == (terminated, truncated)
             if terminated or truncated:
                 break
         lengths.append(t)
@@ -309,8 +309,8 @@ def test_double_pendulum_with_other_constants_equals_mujoco(only_x64, tmp_path):
         (r"-9.81", "-7"),
         (r'gear="500"', 'gear="300"'),
     ):
-        model, found = re.subn(re.escape(pattern), change, model)
-        assert found == 1
+        model, count = re.subn(re.escape(pattern), change, model)
+        assert count == 1
     path = tmp_path / "other.xml"
     path.write_text(model)
     simulator = module.InvertedDoublePendulumEnv(xml_file=str(path))
@@ -393,8 +393,8 @@ def test_ranges_give_a_distribution_of_tasks(env_id, key):
     # Drawn independently of one another.
     correlation = np.corrcoef(drawn) - np.eye(len(drawn))
     assert np.abs(correlation).max() < 4.5 / np.sqrt(500)
-    seen = env.privileged(env.initial(key, tasks), jax.tree.map(lambda x: x[0], tasks))
-    assert seen.keys() == env.constants.keys()
+    knowledge = env.privileged(env.initial(key, tasks), jax.tree.map(lambda x: x[0], tasks))
+    assert knowledge.keys() == env.constants.keys()
     fixed = env.sample_task(key, env.default_params)
     for name, constant in env.constants.items():
         assert getattr(fixed, name) == np.asarray(constant, np.float32)

@@ -28,12 +28,12 @@ def room(env_id, cells, static=None, **params):
 def walk(env, task, actions):
     """Observations, rewards and ends of an episode, from its start on."""
     move = jax.jit(env.move)
-    state, seen = env.initial(jax.random.key(0), task), []
+    state, steps = env.initial(jax.random.key(0), task), []
     for action in actions:
         moved = move(state, jnp.int32(action), (), task)
         state = moved.state
-        seen.append((int(env.observe(state, task)), float(moved.reward), bool(moved.terminated)))
-    observations, rewards, ends = zip(*seen, strict=True)
+        steps.append((int(env.observe(state, task)), float(moved.reward), bool(moved.terminated)))
+    observations, rewards, ends = zip(*steps, strict=True)
     return list(observations), list(rewards), list(ends), state
 
 
@@ -97,13 +97,13 @@ def test_values_without_an_end_need_few_sweeps(key):
     env = gpicljax.make("DarkRoom-v0")
     task = env.sample_task(key, env.default_params)
 
-    def solved(sweeps):
+    def solve(sweeps):
         return action_values(env.transition_model(task), sweeps=sweeps)
 
-    few, many = (np.asarray(jax.jit(solved, static_argnums=0)(n)) for n in (40, 4_000))
-    np.testing.assert_allclose(few, many, rtol=1e-5)
+    quick, converged = (np.asarray(jax.jit(solve, static_argnums=0)(n)) for n in (40, 4_000))
+    np.testing.assert_allclose(quick, converged, rtol=1e-5)
     # At the goal, which pays in every step, the value is that of 1 for ever.
-    assert few.max() == pytest.approx(100, rel=1e-5)
+    assert quick.max() == pytest.approx(100, rel=1e-5)
 
 
 @pytest.mark.parametrize("env_id", ["DarkRoom-v0", "KeyToDoor-v0"])
@@ -112,14 +112,14 @@ def test_an_oracle_has_the_optimal_return_though_it_cannot_be_seen_what_is_held(
     vec, agent = single_trial_batch(env, 64, 12, privileged=True), optimal_agent()
     params = env.make_params(horizon=12)
 
-    def earned(key):
+    def play_returns(key):
         start = start_rollout(key, vec, agent, params)
         task, state = start.vstate.task.inner, start.vstate.state
         best = jax.vmap(env.env.privileged)(state, task)["best_return"]
         keep = lambda record: record.next_timestep.reward  # noqa: E731
         return best, returns_of(play(vec, agent, (), start, max_steps=12, keep=keep)).returns
 
-    best, returns = jax.jit(earned)(key)
+    best, returns = jax.jit(play_returns)(key)
     np.testing.assert_array_equal(best, returns)
 
 
@@ -133,10 +133,10 @@ def test_the_transition_model_is_the_rules():
         for cell in range(9):
             for action, (down, along) in STEPS.items():
                 row, column = np.clip([cell // 3 + down, cell % 3 + along], 0, 2).tolist()
-                found = (row, column) == sought[progress]
+                reached = (row, column) == sought[progress]
                 at = 16 * progress + cell, action
-                assert model.following[at] == 16 * (progress + found) + 3 * row + column
-                assert model.reward[at] == found and model.over[at] == (found and progress == 1)
+                assert model.following[at] == 16 * (progress + reached) + 3 * row + column
+                assert model.reward[at] == reached and model.over[at] == (reached and progress == 1)
 
 
 def test_all_tasks_are_equally_likely_and_starts_are_where_they_are_to_be(key):
@@ -161,9 +161,9 @@ def test_views():
     env, task = room("DarkRoom-v0", {"goal": (0, 2)}, permute_actions=True)
     state = dark_room.State(jnp.array([1, 0], jnp.int32), jnp.int32(4))
     assert env.describe(state, task).startswith("row 1, column 0 of 3 x 3, step 4 of 20, actions")
-    seen = env.privileged(state, task)
+    knowledge = env.privileged(state, task)
     # Three moves away, the third of sixteen steps is the first that pays.
-    assert int(seen["distance"]) == 3 and float(seen["best_return"]) == 14
+    assert int(knowledge["distance"]) == 3 and float(knowledge["best_return"]) == 14
     env, task = room("KeyToDoor-v0", {"key_cell": (0, 0), "door": (2, 2)})
     pictures = [
         np.asarray(

@@ -59,21 +59,21 @@ def test_rules_start_anew_with_every_episode(task):
     """They first go above the block, or behind it, and remember nothing of the last episode."""
     agent = script(Fetch(task))
     place = np.array([1.3, 0.7, 0.42])
-    seen = {
+    observation = {
         "observation": jnp.zeros(25).at[:3].set(place + [0.1, 0.1, 0.0]),
         "achieved_goal": jnp.asarray(place, float),
         "desired_goal": jnp.asarray(place + [0.1, 0.0, 0.0], float),
     }
-    seen = jax.tree.map(lambda x: x[None], seen)
+    observation = jax.tree.map(lambda x: x[None], observation)
     flags = [jnp.zeros(1, bool)] * 2 + [jnp.ones(1, bool)] * 2
-    timestep = TimeStep(seen, jnp.zeros(1), *flags, info={})
+    timestep = TimeStep(observation, jnp.zeros(1), *flags, info={})
     act = jax.jit(functools.partial(agent.act, params=()))
     action, _, carry = act(jax.random.split(jax.random.key(0), 1), carry=agent.initial_carry(1),
                            timestep=timestep)  # fmt: skip
     assert action.shape == (1, 4) and float(jnp.abs(action).max()) <= 1
-    late = carry._replace(phase=carry.phase + 3)
-    again = act(jax.random.split(jax.random.key(0), 1), carry=late, timestep=timestep)[0]
-    np.testing.assert_array_equal(action, again)
+    resumed = carry._replace(phase=carry.phase + 3)
+    repeated = act(jax.random.split(jax.random.key(0), 1), carry=resumed, timestep=timestep)[0]
+    np.testing.assert_array_equal(action, repeated)
 
 
 @SIMULATED
@@ -82,21 +82,21 @@ def test_steps_are_gymnasium_robotics_own(task):
     """Whole episodes, bit for bit in double precision, and in a batch of others."""
     from benchmarks.mujoco_fetch.simulator import simulator
 
-    own, seeds = simulator(task), np.array([3, 4], np.uint32)
+    host, seeds = simulator(task), np.array([3, 4], np.uint32)
     actions = np.random.default_rng(0).uniform(-1, 1, (50, 2, 4)).astype(np.float32)
-    theirs = [type(own._env)() for _ in seeds]
-    first = [env.reset(seed=int(seed))[0] for env, seed in zip(theirs, seeds, strict=True)]
-    now = own.start(seeds)
-    for i, seen in enumerate(first):
-        np.testing.assert_array_equal(now.observation[i], seen["observation"])
-        np.testing.assert_array_equal(now.goal[i], seen["desired_goal"])
+    originals = [type(host._env)() for _ in seeds]
+    first = [env.reset(seed=int(seed))[0] for env, seed in zip(originals, seeds, strict=True)]
+    state = host.start(seeds)
+    for i, observation in enumerate(first):
+        np.testing.assert_array_equal(state.observation[i], observation["observation"])
+        np.testing.assert_array_equal(state.goal[i], observation["desired_goal"])
     for action in actions:
-        now = own.step(now.words, action)
-        for i, env in enumerate(theirs):
-            seen, reward, terminated, truncated, _ = env.step(action[i])
-            np.testing.assert_array_equal(now.observation[i], seen["observation"])
-            np.testing.assert_array_equal(now.observation[i, 3:6], seen["achieved_goal"])
-            assert now.reward[i] == reward and not terminated and not truncated
+        state = host.step(state.words, action)
+        for i, env in enumerate(originals):
+            observation, reward, terminated, truncated, _ = env.step(action[i])
+            np.testing.assert_array_equal(state.observation[i], observation["observation"])
+            np.testing.assert_array_equal(state.observation[i, 3:6], observation["achieved_goal"])
+            assert state.reward[i] == reward and not terminated and not truncated
 
 
 @SIMULATED
@@ -106,21 +106,22 @@ def test_it_is_an_environment_like_any_other():
     agent = script(env)
 
     @jax.jit
-    def played(key):
+    def play_episode(key):
         keep = lambda record: (record.timestep.observation, record.next_timestep.reward)  # noqa: E731
         return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50, keep=keep)
 
-    done = played(jax.random.key(0))
-    seen, reward = jax.tree.map(lambda x: np.asarray(x[:, 0]), done.records)
+    done = play_episode(jax.random.key(0))
+    observations, reward = jax.tree.map(lambda x: np.asarray(x[:, 0]), done.records)
     assert (done.length == 50).all() and done.truncated.all() and not done.terminated.any()
     assert set(np.unique(reward)) <= {-1.0, 0.0} and reward[:, -1].max() == 0
-    np.testing.assert_array_equal(seen["achieved_goal"], seen["observation"][..., 3:6])
+    block = observations["observation"][..., 3:6]
+    np.testing.assert_array_equal(observations["achieved_goal"], block)
     after = jax.vmap(jax.vmap(env.goal_reward))(
-        seen["achieved_goal"][:, 1:], seen["desired_goal"][:, 1:]
+        observations["achieved_goal"][:, 1:], observations["desired_goal"][:, 1:]
     )
     np.testing.assert_array_equal(after, reward[:, :-1])
-    assert (seen["desired_goal"] == seen["desired_goal"][:, :1]).all()
-    np.testing.assert_array_equal(played(jax.random.key(0)).records[1][:, 0], reward)
+    assert (observations["desired_goal"] == observations["desired_goal"][:, :1]).all()
+    np.testing.assert_array_equal(play_episode(jax.random.key(0)).records[1][:, 0], reward)
 
 
 @SIMULATED

@@ -73,7 +73,7 @@ def play_in_model(task, blocks, act, steps):
     scene = SCENES[task]
 
     def show(world):
-        return *dynamics.shown(scene, world)[:2], jnp.stack(axes_of(world.turn)[0])
+        return *dynamics.observed_places(scene, world)[:2], jnp.stack(axes_of(world.turn)[0])
 
     @jax.jit
     @jax.vmap
@@ -82,12 +82,12 @@ def play_in_model(task, blocks, act, steps):
         return world, show(world)
 
     world = jax.vmap(functools.partial(first_world, scene))(jnp.asarray(blocks, jnp.float32))
-    seen, records = jax.vmap(show)(world), []
+    places, records = jax.vmap(show)(world), []
     for number in range(steps + 1):
-        gripper, block, axis = (np.asarray(x, float) for x in seen)
+        gripper, block, axis = (np.asarray(x, float) for x in places)
         records.append((gripper, block, np.arctan2(axis[:, 1], axis[:, 0])))
         way, fingers = act(number, gripper, block, records[0][1])
-        world, seen = step(world, np.append(way, np.full((len(way), 1), fingers), -1))
+        world, places = step(world, np.append(way, np.full((len(way), 1), fingers), -1))
     return [np.stack(x) for x in zip(*records, strict=True)]
 
 
@@ -104,9 +104,9 @@ def play_in_mujoco(task, blocks, act, steps):
         env._utils.set_joint_qpos(env.model, env.data, "object0:joint", place)
         host.mujoco.mj_forward(env.model, env.data)
     for number in range(steps + 1):
-        seen = np.stack([env._get_obs()["observation"] for env in envs])
+        obs = np.stack([env._get_obs()["observation"] for env in envs])
         axes = np.stack([env.data.body("object0").xmat.reshape(3, 3)[:, 0] for env in envs])
-        records.append((seen[:, :3], seen[:, 3:6], np.arctan2(axes[:, 1], axes[:, 0])))
+        records.append((obs[:, :3], obs[:, 3:6], np.arctan2(axes[:, 1], axes[:, 0])))
         way, fingers = act(number, *records[-1][:2], records[0][1])
         for env, action in zip(envs, way, strict=True):
             env.step(np.append(action, fingers).astype(np.float32))
@@ -135,20 +135,20 @@ def test_a_pressed_block_does_not_go_through_the_table():
 
 def test_a_held_block_does_not_slip():
     places = np.array([[1.25, 0.65], [1.3, 0.85], [1.42, 0.62], [1.44, 0.9]])
-    found = play_both("pick_and_place", places, hold, 140)
-    for gripper, block, _ in found:
+    records = play_both("pick_and_place", places, hold, 140)
+    for gripper, block, _ in records:
         height = (block - gripper)[..., 2]
         creep = (np.abs(height[140] - height[40]) / 100).max()
         print(f"\ncreep of {1000 * creep:.3f} mm a step")
         assert creep <= 1e-4
-    assert (found[0][1][-1, :, 2] > 0.55).all()
+    assert (records[0][1][-1, :, 2] > 0.55).all()
 
 
 def compare_pushes(task, places, act, steps):
     """Returns how far apart blocks end, in metres, and their turns in either, in degrees."""
-    found = play_both(task, places, act, steps)
-    apart = np.linalg.norm(found[0][1][-1] - found[1][1][-1], axis=-1)
-    headings = [np.rad2deg(np.unwrap(heading, axis=0)) for _, _, heading in found]
+    records = play_both(task, places, act, steps)
+    apart = np.linalg.norm(records[0][1][-1] - records[1][1][-1], axis=-1)
+    headings = [np.rad2deg(np.unwrap(heading, axis=0)) for _, _, heading in records]
     turn, real = (heading[-1] - heading[0] for heading in headings)
     print(f"\n{task}, apart by cm: {(100 * apart).round(1)}, median {100 * np.median(apart):.1f}")
     print(f"degrees in the model: {turn.round(0)}\nin MuJoCo: {real.round(0)}")
@@ -166,8 +166,8 @@ def test_slow_oblique_pushes_turn_the_block():
     act = along(degrees, 0.25, np.zeros(8), 0.075, 30)
     apart, turn, real = compare_pushes("push", behind_the_middle(degrees), act, 60)
     assert np.median(apart) < 0.025 and apart.max() < 0.06
-    alike = np.where(np.abs(real) > 30, (turn * np.sign(real) > 20), np.abs(turn) < 20)
-    assert alike.sum() >= 6
+    agrees = np.where(np.abs(real) > 30, (turn * np.sign(real) > 20), np.abs(turn) < 20)
+    assert agrees.sum() >= 6
 
 
 def test_fast_pushes_end_where_they_do():

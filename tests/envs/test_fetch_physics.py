@@ -13,7 +13,7 @@ from gpicljax.envs.fetch import contact, dynamics
 from gpicljax.envs.fetch.env import Fetch, Params
 from gpicljax.envs.fetch.experts import script
 from gpicljax.envs.fetch.hand import held_back, rubber
-from gpicljax.envs.fetch.scene import SCENES, axes_of, first_world, turned
+from gpicljax.envs.fetch.scene import SCENES, axes_of, first_world, rotate_quaternion
 from gpicljax.rollout import play, start_rollout
 
 UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -32,11 +32,11 @@ def test_springs_are_those_of_mujoco():
     np.testing.assert_allclose(rubber(0.5).damping, 137.45704, rtol=1e-6)
 
 
-def touch(away, axes=UPRIGHT, halves=(0.0135, 0.007, 0.0385), own=CUBE, find=None):
+def touch(away, axes=UPRIGHT, halves=(0.0135, 0.007, 0.0385), body=CUBE, find=None):
     away, halves = (tuple(jnp.array([[x]]) for x in v) for v in (away, halves))
     axes = tuple(tuple(jnp.array([x]) for x in axis) for axis in axes)
-    found = (find or contact.box_on_boxes)(away, axes, halves, own)
-    return jax.tree.map(lambda x: np.asarray(x)[..., 0, 0], found)
+    contacts = (find or contact.box_on_boxes)(away, axes, halves, body)
+    return jax.tree.map(lambda x: np.asarray(x)[..., 0, 0], contacts)
 
 
 def about_z(angle):
@@ -45,11 +45,11 @@ def about_z(angle):
 
 def test_faces_share_their_patch():
     """A finger beside a block: as wide as the finger, as high as both have in common."""
-    found = touch((0.005, 0.0315, -0.02))
-    assert found.near
-    np.testing.assert_allclose(found.normal, (0, 1, 0), atol=1e-6)
-    np.testing.assert_allclose(found.distance, -0.0005, atol=1e-6)
-    x, y, z = np.array(found.arm) + np.array([[0.005], [0.0315], [-0.02]])
+    contacts = touch((0.005, 0.0315, -0.02))
+    assert contacts.near
+    np.testing.assert_allclose(contacts.normal, (0, 1, 0), atol=1e-6)
+    np.testing.assert_allclose(contacts.distance, -0.0005, atol=1e-6)
+    x, y, z = np.array(contacts.arm) + np.array([[0.005], [0.0315], [-0.02]])
     assert set(np.round(x, 4)) == {-0.0135, 0.0135}
     np.testing.assert_allclose(y, 0.007 - 0.00025, atol=1e-6)
     np.testing.assert_allclose(sorted(set(np.round(z, 4))), [-0.0385, 0.005], atol=1e-6)
@@ -57,11 +57,11 @@ def test_faces_share_their_patch():
 
 def test_a_turned_block_touches_with_an_edge():
     corner = 0.025 * np.sqrt(2)
-    found = touch((0.0, 0.007 + corner - 0.001, 0.0), about_z(np.pi / 4))
-    np.testing.assert_allclose(found.normal, (0, 1, 0), atol=1e-6)
-    deepest = found.distance.min()
+    contacts = touch((0.0, 0.007 + corner - 0.001, 0.0), about_z(np.pi / 4))
+    np.testing.assert_allclose(contacts.normal, (0, 1, 0), atol=1e-6)
+    deepest = contacts.distance.min()
     np.testing.assert_allclose(deepest, -0.001, atol=1e-6)
-    assert (np.isclose(found.distance, deepest, atol=1e-6)).sum() == 2  # the ends of one edge
+    assert (np.isclose(contacts.distance, deepest, atol=1e-6)).sum() == 2  # the ends of one edge
     assert not touch((0.0, 0.007 + corner + 0.005, 0.0), about_z(np.pi / 4)).near
 
 
@@ -78,32 +78,32 @@ def test_fingers_resist_a_turn_about_the_normal():
     def reply(along, turning):
         return contact.reply((along, 0.0, 0.0), turning, springs)
 
-    found = reply(-1.0, 2.0)
-    assert found.force[0] > 0 and -0.05 * found.force[0] < found.twist < 0
+    response = reply(-1.0, 2.0)
+    assert response.force[0] > 0 and -0.05 * response.force[0] < response.twist < 0
     by_turning, by_along = jax.grad(lambda t, a: reply(a, t).twist, (0, 1))(2.0, -1.0)
-    np.testing.assert_allclose(by_turning, -found.square, rtol=1e-5)
-    np.testing.assert_allclose(by_along, -found.skew, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(by_turning, -response.square, rtol=1e-5)
+    np.testing.assert_allclose(by_along, -response.skew, rtol=1e-5, atol=1e-6)
     palm = springs._replace(torsion=0.0)
     assert contact.reply((-1.0, 0.0, 0.0), 2.0, palm).twist == 0
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.3, 1.2])
 def test_touching_from_below_pushes_up(angle):
-    found = touch((0.004, 0.001, 0.0635), about_z(angle))
-    np.testing.assert_allclose(found.normal, (0, 0, 1), atol=1e-6)
-    np.testing.assert_allclose(found.distance, 0.0, atol=1e-6)
-    assert np.abs(found.arm[0] + 0.004).max() <= 0.0135 + 1e-6  # within the finger's face
+    contacts = touch((0.004, 0.001, 0.0635), about_z(angle))
+    np.testing.assert_allclose(contacts.normal, (0, 0, 1), atol=1e-6)
+    np.testing.assert_allclose(contacts.distance, 0.0, atol=1e-6)
+    assert np.abs(contacts.arm[0] + 0.004).max() <= 0.0135 + 1e-6  # within the finger's face
 
 
 def test_a_cylinder_touches_a_corner_radially():
-    own = (0.025, 0.025, 0.02)
+    body = (0.025, 0.025, 0.02)
     away = np.array([0.0135, 0.007, 0.0]) + 0.024 * np.array([0.6, 0.8, 0.0])
-    found = touch(tuple(away), own=own, find=contact.cylinder_on_boxes)
-    np.testing.assert_allclose(found.normal, (0.6, 0.8, 0.0), atol=1e-5)
-    np.testing.assert_allclose(found.distance[:2], -0.001, atol=1e-6)
-    assert (found.distance[2:] > 0.5).all()
-    np.testing.assert_allclose(sorted(found.arm[2][:2]), [-0.02, 0.02], atol=1e-6)
-    on_top = touch((0.0, 0.0, 0.058), own=own, find=contact.cylinder_on_boxes)
+    contacts = touch(tuple(away), body=body, find=contact.cylinder_on_boxes)
+    np.testing.assert_allclose(contacts.normal, (0.6, 0.8, 0.0), atol=1e-5)
+    np.testing.assert_allclose(contacts.distance[:2], -0.001, atol=1e-6)
+    assert (contacts.distance[2:] > 0.5).all()
+    np.testing.assert_allclose(sorted(contacts.arm[2][:2]), [-0.02, 0.02], atol=1e-6)
+    on_top = touch((0.0, 0.0, 0.058), body=body, find=contact.cylinder_on_boxes)
     np.testing.assert_allclose(on_top.normal, (0, 0, 1), atol=1e-6)
     np.testing.assert_allclose(on_top.distance.min(), -0.0005, atol=1e-6)
 
@@ -124,11 +124,11 @@ def steps(task, count=10):
     return jax.jit(jax.vmap(run))
 
 
-def played(task, *worlds, action=(0.0, 0.0, 0.0, 0.0)):
-    many = [*worlds, *worlds[-1:] * (6 - len(worlds))]  # one program for all
+def play_worlds(task, *worlds, action=(0.0, 0.0, 0.0, 0.0)):
+    padded = [*worlds, *worlds[-1:] * (6 - len(worlds))]  # one program for all
     actions = jnp.resize(jnp.array(action), (6, 4))
-    found = steps(task)(jax.tree.map(lambda *x: jnp.stack(x), *many), actions)
-    return jax.tree.map(lambda x: np.asarray(x)[: len(worlds)], found)
+    paths = steps(task)(jax.tree.map(lambda *x: jnp.stack(x), *padded), actions)
+    return jax.tree.map(lambda x: np.asarray(x)[: len(worlds)], paths)
 
 
 def test_a_block_lies_still_falls_and_stands_up_again():
@@ -142,13 +142,13 @@ def test_a_block_lies_still_falls_and_stands_up_again():
         body=start.body.at[2].set(0.4 + low),
         turn=[np.cos(leaning / 2), np.sin(leaning / 2), 0, 0],
     )
-    beside = world("push", body=start.body.at[1].set(0.75 + 0.35 + 0.03))
-    found = played("push", start, dropped, tilted, beside)
-    np.testing.assert_allclose(found.body[0], np.tile(start.body, (10, 1)), atol=2e-5)
-    np.testing.assert_allclose(found.body[1:3, -1, 2], 0.42489, atol=2e-4)
-    np.testing.assert_allclose(np.abs(found.turn[2, -1, 0]), 1.0, atol=1e-3)
+    off_table = world("push", body=start.body.at[1].set(0.75 + 0.35 + 0.03))
+    paths = play_worlds("push", start, dropped, tilted, off_table)
+    np.testing.assert_allclose(paths.body[0], np.tile(start.body, (10, 1)), atol=2e-5)
+    np.testing.assert_allclose(paths.body[1:3, -1, 2], 0.42489, atol=2e-4)
+    np.testing.assert_allclose(np.abs(paths.turn[2, -1, 0]), 1.0, atol=1e-3)
     fallen = 0.5 * 9.81 * 0.4**2
-    np.testing.assert_allclose(found.body[3, -1, 2], max(start.body[2] - fallen, 0.025), atol=2e-3)
+    np.testing.assert_allclose(paths.body[3, -1, 2], max(start.body[2] - fallen, 0.025), atol=2e-3)
 
 
 @pytest.mark.parametrize("task", ["push", "slide"])
@@ -160,16 +160,16 @@ def test_the_table_is_solid(task):
     for x, y in (0.0, 0.0), (0.05, -0.12), (-0.1, 0.2):
         body = jnp.array([scene.table[0] + x, scene.table[1] + y, scene.height])
         starts.append(world(task, body=body, hand=body.at[2].add(0.12)))
-    pressed = played(task, *starts, action=(0.0, 0.0, -1.0, -1.0))
+    pressed = play_worlds(task, *starts, action=(0.0, 0.0, -1.0, -1.0))
     lowest = {"push": 0.379, "slide": 0.4192}[task]
     np.testing.assert_allclose(pressed.body[:, :7, 2].min(1), lowest, atol=1.5e-3)
     assert pressed.body[..., 2].min() > lowest - 2e-3
     deep = [world(task, body=start.body.at[2].add(-0.12)) for start in starts]
     freed = [world(task, body=body, turn=turn) for body, turn in zip(
         pressed.body[:, 5], pressed.turn[:, 5], strict=True)]  # fmt: skip
-    freed = played(task, *freed, *deep)
-    again = played(task, *(jax.tree.map(lambda x, i=i: x[i, -1], freed) for i in range(6)))
-    np.testing.assert_allclose(again.body[:, -1, 2], scene.height, atol=1e-3)
+    freed = play_worlds(task, *freed, *deep)
+    resting = play_worlds(task, *(jax.tree.map(lambda x, i=i: x[i, -1], freed) for i in range(6)))
+    np.testing.assert_allclose(resting.body[:, -1, 2], scene.height, atol=1e-3)
 
 
 @pytest.mark.parametrize("task", ["push", "slide"])
@@ -178,20 +178,20 @@ def test_edges_of_the_table_hold_what_lies_on_them(task):
     scene = SCENES[task]
     edge = scene.table[1] + scene.table_half[1]
     places = [jnp.array([scene.table[0], edge + y, scene.height]) for y in (-0.005, 0.005)]
-    found = played(task, *(world(task, body=place) for place in places))
-    np.testing.assert_allclose(found.body[0, -1], places[0], atol=1e-3)
-    assert found.body[1, -1, 2] < 0.3
+    paths = play_worlds(task, *(world(task, body=place) for place in places))
+    np.testing.assert_allclose(paths.body[0, -1], places[0], atol=1e-3)
+    assert paths.body[1, -1, 2] < 0.3
 
 
 def test_the_palm_rests_on_the_table():
-    """Where the fingers are beside the table, and the palm is not; in MuJoCo it stops at .36 m."""
+    """With the fingers beside the table and the palm over it; in MuJoCo it stops at .36 m."""
     edge = SCENES["push"].table[1] + SCENES["push"].table_half[1]
-    found = played(
+    paths = play_worlds(
         "push",
         *(world("push", hand=[1.25, edge + y, 0.5]) for y in (0.03, 0.08)),
         action=(0.0, 0.0, -1.0, 0.0),
     )
-    assert found.hand[0, -1, 2] > 0.35 and found.hand[1, -1, 2] < 0.3
+    assert paths.hand[0, -1, 2] > 0.35 and paths.hand[1, -1, 2] < 0.3
 
 
 def test_a_slow_oblique_push_turns_the_block():
@@ -204,8 +204,8 @@ def test_a_slow_oblique_push_turns_the_block():
         worlds.append(world("push", body=body, hand=hand, hand_velocity=[0, 0, 0]))
         actions.append([0.01 / 0.034 * x, 0.01 / 0.034 * y, 0.0, 0.0])
     for _ in range(3):
-        found = played("push", *worlds, action=[*actions, *actions[:2]])
-        worlds = [jax.tree.map(lambda x, i=i: x[i, -1], found) for i in range(4)]
+        paths = play_worlds("push", *worlds, action=[*actions, *actions[:2]])
+        worlds = [jax.tree.map(lambda x, i=i: x[i, -1], paths) for i in range(4)]
     turn = [np.rad2deg(2 * np.arctan2(world.turn[3], world.turn[0])) for world in worlds]
     assert (np.array(turn) * [1, 1, -1, -1] > 10).all()
 
@@ -215,16 +215,16 @@ def test_friction_slows_a_puck_as_the_pyramid_has_it():
     MuJoCo's own run of the task (from .3229 to .3013 m/s in 40 ms)."""
     along = world("slide", velocity=[0.6, 0, 0])
     diagonal = world("slide", velocity=[0.3229, 0.3229, 0])
-    found = played("slide", along, diagonal)
-    np.testing.assert_allclose(0.6 - found.velocity[0, :, 0], 0.0392 * np.arange(1, 11), atol=6e-3)
-    np.testing.assert_allclose(found.velocity[1, 0, :2], 0.3013, atol=4e-3)
-    assert np.abs(found.velocity[0, :, 1]).max() < 1e-3
+    paths = play_worlds("slide", along, diagonal)
+    np.testing.assert_allclose(0.6 - paths.velocity[0, :, 0], 0.0392 * np.arange(1, 11), atol=6e-3)
+    np.testing.assert_allclose(paths.velocity[1, 0, :2], 0.3013, atol=4e-3)
+    assert np.abs(paths.velocity[0, :, 1]).max() < 1e-3
 
 
 def test_quaternions_turn_as_they_should():
     turn = jnp.array([1.0, 0.0, 0.0, 0.0])
     for _ in range(100):
-        turn = turned(turn, (0.0, 0.0, 0.5 * np.pi), 0.01)
+        turn = rotate_quaternion(turn, (0.0, 0.0, 0.5 * np.pi), 0.01)
     x, y, z = (np.asarray(axis, float) for axis in axes_of(turn))
     np.testing.assert_allclose([*x, *y, *z], [0, 1, 0, -1, 0, 0, 0, 0, 1], atol=1e-4)
 
@@ -271,12 +271,12 @@ def test_a_step_is_the_same_alone_and_in_a_batch(key):
     state = dataclasses.replace(state, world=dataclasses.replace(state.world, body=near))
     action = jax.random.uniform(key, (70, 4), minval=-1)
     step = lambda state, action: env.move(state, action, (), task).state.world  # noqa: E731
-    together = jax.jit(jax.vmap(step))(state, action)
-    assert float(jnp.abs(together.velocity).max()) > 0.05
-    alone = jax.jit(step)
+    batched = jax.jit(jax.vmap(step))(state, action)
+    assert float(jnp.abs(batched.velocity).max()) > 0.05
+    single_step = jax.jit(step)
     for i in 1, 69:
-        one = alone(*jax.tree.map(lambda x, i=i: x[i], (state, action)))
-        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(one), strict=True):
+        single = single_step(*jax.tree.map(lambda x, i=i: x[i], (state, action)))
+        for a, b in zip(jax.tree.leaves(batched), jax.tree.leaves(single), strict=True):
             np.testing.assert_allclose(a[i], b, rtol=1e-3, atol=1e-3)
 
 
@@ -286,8 +286,8 @@ def test_states_can_be_read_and_set(key):
     state = env.initial(key, task)
     vector = env.physical_state(state)
     assert vector.shape == (26,)
-    other = env.with_physical_state(state, vector.at[5].add(0.1))
-    np.testing.assert_allclose(other.world.body - state.world.body, (0.1, 0, 0), atol=1e-6)
+    moved = env.with_physical_state(state, vector.at[5].add(0.1))
+    np.testing.assert_allclose(moved.world.body - state.world.body, (0.1, 0, 0), atol=1e-6)
     np.testing.assert_array_equal(
         env.physical_state(env.with_physical_state(state, vector)), vector
     )
@@ -308,12 +308,12 @@ def test_rules_do_the_tasks(task, least, key):
     run = jax.jit(
         lambda key: play(vec, agent, (), start_rollout(key, vec, agent), max_steps=150, keep=keep)
     )
-    reward, seen = jax.tree.map(lambda x: np.asarray(x[:, 0]), run(key).records)
+    reward, observation = jax.tree.map(lambda x: np.asarray(x[:, 0]), run(key).records)
     assert (reward[:, 49] == 0).mean() >= least
     assert (reward[:, 149] == 0).mean() >= least
-    lifted = seen["desired_goal"][:, 0, 2] > 0.46
+    lifted = observation["desired_goal"][:, 0, 2] > 0.46
     assert lifted.sum() >= 10 or task == "push"
-    held = seen["observation"][lifted, :, 8]
+    held = observation["observation"][lifted, :, 8]
     creep = np.abs(held[:, 149] - held[:, 49]) / 100
     assert creep.max(initial=0) <= 1e-4
 

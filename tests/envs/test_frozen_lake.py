@@ -29,21 +29,21 @@ LAKES = [
 
 def both(arguments):
     """Gymnasium's lake and ours, with its task."""
-    theirs = gymnasium.make("FrozenLake-v1", **{"map_name": None, **arguments})
+    reference = gymnasium.make("FrozenLake-v1", **{"map_name": None, **arguments})
     static = {"map_name": arguments.get("map_name"), "description": arguments.get("desc")}
     env = gpicljax.make("FrozenLake-v1", **static, is_slippery=arguments.get("is_slippery", True))
     traced = {k: arguments[k] for k in ("success_rate", "reward_schedule") if k in arguments}
-    return theirs, env, env.sample_task(jax.random.key(0), env.make_params(**traced))
+    return reference, env, env.sample_task(jax.random.key(0), env.make_params(**traced))
 
 
-def fixed(**static):
+def fixed_task(**static):
     env = FrozenLake(**static)
     return env, env.sample_task(jax.random.key(0), env.default_params)
 
 
 @pytest.mark.parametrize("arguments", LAKES, ids=str)
 def test_all_transition_probabilities_equal_gymnasiums(arguments):
-    theirs, env, task = both(arguments)
+    reference, env, task = both(arguments)
     rows, columns = env.shape
     states, actions, slips = (
         jnp.asarray(x.ravel(), jnp.int32)
@@ -52,7 +52,7 @@ def test_all_transition_probabilities_equal_gymnasiums(arguments):
     state = State(states // columns, states % columns, jnp.zeros_like(states))
     moved = jax.jit(jax.vmap(env.move, (0, 0, 0, None)))(state, actions, slips, task)
     following = jax.vmap(env.observe, (0, None))(moved.state, task)
-    table = theirs.unwrapped.P
+    table = reference.unwrapped.P
     assert len(table) == rows * columns
     triples = zip(states.tolist(), actions.tolist(), slips.tolist(), strict=True)
     for i, (s, a, slip) in enumerate(triples):
@@ -75,21 +75,21 @@ def test_all_transition_probabilities_equal_gymnasiums(arguments):
     [("FrozenLake-v1", 100, "4x4"), ("FrozenLake8x8-v1", 200, "8x8")],
 )
 def test_episodes_equal_gymnasiums_step_for_step(env_id, limit, map_name):
-    theirs = gymnasium.make(env_id)
-    env, task = fixed(map_name=map_name)
+    reference = gymnasium.make(env_id)
+    env, task = fixed_task(map_name=map_name)
     draws = np.random.default_rng(0)
     move = jax.jit(env.move)
     lengths = []
     for episode in range(6):
         # The last episode walks to and fro on the first two cells, until it is cut off.
         walk = episode == 5
-        theirs.reset(seed=episode)
-        theirs.unwrapped.np_random = slips = Slips()
+        reference.reset(seed=episode)
+        reference.unwrapped.np_random = slips = Slips()
         _, state = env.reset(jax.random.key(0), task)
         for t in itertools.count(1):
             action = (2 if t % 2 else 0) if walk else int(draws.integers(4))
             slips.slip = 1 if walk else int(draws.integers(3))
-            s, reward, terminated, truncated, info = theirs.step(action)
+            s, reward, terminated, truncated, info = reference.step(action)
             moved = move(state, jnp.int32(action), jnp.int32(slips.slip), task)
             state = moved.state
             assert env.observe(state, task) == s
@@ -104,15 +104,15 @@ def test_episodes_equal_gymnasiums_step_for_step(env_id, limit, map_name):
 
 
 def test_slips_are_drawn_with_their_probabilities(key):
-    assert_slips_have_their_probabilities(*fixed(), key)
+    assert_slips_have_their_probabilities(*fixed_task(), key)
 
 
 def test_transition_is_move_with_a_drawn_slip(key):
-    assert_transition_is_move_with_a_drawn_slip(*fixed(), key)
+    assert_transition_is_move_with_a_drawn_slip(*fixed_task(), key)
 
 
 def test_several_starts_are_equally_likely(key):
-    env, task = fixed(description=RECTANGLE)
+    env, task = fixed_task(description=RECTANGLE)
     states = jax.vmap(env.initial, (0, None))(jax.random.split(key, 1_000), task)
     cells, counts = np.unique(jax.vmap(env.observe, (0, None))(states, task), return_counts=True)
     assert cells.tolist() == [0, 3]
@@ -147,13 +147,13 @@ def test_random_lakes_have_exactly_gymnasiums_distribution(key):
     tasks = sample(jax.random.split(key, n), env.default_params)
     assert not tasks.carved.any()
     lakes, counts = np.unique(np.asarray(tasks.cells).reshape(n, 9), axis=0, return_counts=True)
-    found = {
+    counts_by_lake = {
         "/".join(holes_of(cells.reshape(3, 3))): count
         for cells, count in zip(lakes, counts, strict=True)
     }
-    assert set(found) <= set(chance)
+    assert set(counts_by_lake) <= set(chance)
     expected = np.array([n * p / total for p in chance.values()])
-    observed = np.array([found.get(name, 0) for name in chance])
+    observed = np.array([counts_by_lake.get(name, 0) for name in chance])
     common = expected >= 5
     chi2 = ((observed - expected)[common] ** 2 / expected[common]).sum()
     freedom = common.sum() - 1
@@ -164,17 +164,17 @@ def test_random_lakes_match_gymnasiums_generator_at_size_8(key):
     env = FrozenLake(size=8)
     n = 1_000
     sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
-    ours = np.asarray(sample(jax.random.split(key, n), env.default_params).cells == HOLE)
-    theirs = np.array(
+    own_holes = np.asarray(sample(jax.random.split(key, n), env.default_params).cells == HOLE)
+    reference_holes = np.array(
         [[[c == "H" for c in row] for row in generate_random_map(8, seed=i)] for i in range(n)]
     )
     # The number of holes, with its spread, and each cell's rate, within 3 combined standard
     # errors; 4.5 for the greatest of 62 cells.
-    a, b = ours.sum((1, 2)), theirs.sum((1, 2))
+    a, b = own_holes.sum((1, 2)), reference_holes.sum((1, 2))
     assert abs(a.mean() - b.mean()) < 3 * np.sqrt((a.var() + b.var()) / n)
-    rates = (ours.mean(0) + theirs.mean(0)) / 2
+    rates = (own_holes.mean(0) + reference_holes.mean(0)) / 2
     error = np.sqrt(2 * rates * (1 - rates) / n)
-    assert (np.abs(ours.mean(0) - theirs.mean(0)) <= 4.5 * error).all()
+    assert (np.abs(own_holes.mean(0) - reference_holes.mean(0)) <= 4.5 * error).all()
 
 
 @functools.cache
@@ -256,26 +256,26 @@ def test_goal_distances_equal_a_breadth_first_search():
 
 
 def test_privileged():
-    env, task = fixed()
-    seen = env.privileged(env.initial(jax.random.key(0), task), task)
-    assert seen["distance"] == 6
-    assert seen["position"].tolist() == [0, 0]
-    assert seen["holes"].sum() == 4
-    assert jnp.argmax(seen["goals"]) == 15
-    assert seen["directions"].tolist() == [0, 1, 2, 3]
+    env, task = fixed_task()
+    knowledge = env.privileged(env.initial(jax.random.key(0), task), task)
+    assert knowledge["distance"] == 6
+    assert knowledge["position"].tolist() == [0, 0]
+    assert knowledge["holes"].sum() == 4
+    assert jnp.argmax(knowledge["goals"]) == 15
+    assert knowledge["directions"].tolist() == [0, 1, 2, 3]
 
 
 def test_describe_and_physical_state():
-    env, task = fixed(description=("SFF", "FHG"))
+    env, task = fixed_task(description=("SFF", "FHG"))
     state = env.initial(jax.random.key(0), task)
-    there = env.with_physical_state(state, jnp.array([1.0, 2.0]))
-    assert env.physical_state(there).tolist() == [1, 2]
+    moved = env.with_physical_state(state, jnp.array([1.0, 2.0]))
+    assert env.physical_state(moved).tolist() == [1, 2]
     text = "row 1, column 2, step 0 of 75 on SFF/FH[G], success rate 0.33"
-    assert env.describe(there, task) == text
+    assert env.describe(moved, task) == text
 
 
 def test_render_shows_every_kind_of_cell_and_the_elf_moving():
-    env, task = fixed(description=("SFF", "FHG"))
+    env, task = fixed_task(description=("SFF", "FHG"))
     state = env.initial(jax.random.key(0), task)
     picture = np.asarray(env.render(state, task))
     assert picture.shape == (96, 144, 3)

@@ -26,13 +26,13 @@ def everything(state, n):
     x, flags = state["x"], state["flags"]  # [2, 3], [3]
     steps = collatz(n, 20)
     looked = jnp.asarray(TABLE).at[n % 4, jnp.array([2, 0])].get(mode="promise_in_bounds")
-    low, where = jax.lax.reduce(
+    low, lowest = jax.lax.reduce(
         (x, jax.lax.broadcasted_iota(jnp.int32, x.shape, 0)),
         (jnp.float32(np.inf), jnp.int32(9)),
         lambda a, b: jax.tree.map(lambda p, q: jax.lax.select(a[0] < b[0], p, q), a, b),
         (0,),
     )
-    moved = jnp.concatenate([x[::-1, 1:], jnp.stack([low, where.astype(x.dtype)])], 1).T[:, ::-1]
+    moved = jnp.concatenate([x[::-1, 1:], jnp.stack([low, lowest.astype(x.dtype)])], 1).T[:, ::-1]
     moved = jax.lax.dynamic_update_index_in_dim(moved, low[:2], 1, 0)
     turned = jax.lax.switch(n % 3, [jnp.sin, lambda y: y * y, lambda y: jnp.full_like(y, 2)], moved)
     summed = jax.lax.fori_loop(0, 4, lambda i, y: y + looked[i % 2] * i, turned.sum(0))
@@ -50,10 +50,10 @@ def test_a_kernel_computes_what_its_function_does(size, key):
     state = {"x": x, "flags": jax.random.bernoulli(keys[1], 0.3, (size, 3))}
     n = jnp.arange(5, 5 + size, dtype=jnp.int32)
     interpret = jax.default_backend() != "gpu"
-    there = jax.jit(lambda *x: in_kernel(everything, *x, interpret=interpret))(state, n)
-    here = jax.vmap(everything)(state, n)
-    np.testing.assert_array_equal(there["flags"], here["flags"])
-    np.testing.assert_allclose(there["x"], here["x"], rtol=1e-5)
+    in_one_kernel = jax.jit(lambda *x: in_kernel(everything, *x, interpret=interpret))(state, n)
+    expected = jax.vmap(everything)(state, n)
+    np.testing.assert_array_equal(in_one_kernel["flags"], expected["flags"])
+    np.testing.assert_allclose(in_one_kernel["x"], expected["x"], rtol=1e-5)
 
 
 def test_only_programs_for_a_gpu_have_the_kernel():

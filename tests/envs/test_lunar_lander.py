@@ -9,7 +9,7 @@ import pytest
 
 import gpicljax
 from gpicljax.envs._gpu import in_kernel
-from gpicljax.envs._stages import apart, kernel
+from gpicljax.envs._stages import run_apart, run_kernel
 from gpicljax.envs.lunar_lander import physics, scene
 from gpicljax.envs.lunar_lander.env import LunarLander
 
@@ -35,7 +35,7 @@ class Noise:
 
 @dataclasses.dataclass
 class Episode:
-    """What happened in Gymnasium, and the noise it happened with."""
+    """An episode in Gymnasium, and its noise."""
 
     begin: tuple
     ground: np.ndarray
@@ -60,31 +60,31 @@ class Episode:
 
 def reset(seed, **arguments):
     """Gymnasium's environment after a reset, with a record of the reset's noise."""
-    theirs = gymnasium.make("LunarLander-v3", **arguments).unwrapped
-    theirs._np_random = noise = Noise(seed)
-    observation, _ = theirs.reset()
+    reference = gymnasium.make("LunarLander-v3", **arguments).unwrapped
+    reference._np_random = noise = Noise(seed)
+    observation, _ = reference.reset()
     heights, fx, fy, *wind, d0, d1 = noise.draws
     begin = np.array([fx, fy]), np.array(wind or [0, 0]), np.array([d0, d1])
-    return theirs, observation, heights, begin
+    return reference, observation, heights, begin
 
 
 def record(seed, policy, limit=1000, **arguments):
-    theirs, observation, heights, begin = reset(seed, **arguments)
+    reference, observation, heights, begin = reset(seed, **arguments)
     draws = np.random.default_rng(seed + 10_000)
     observations, actions, rewards, dispersions, terminated = [observation], [], [], [], False
     while not terminated and len(actions) < limit:
         if policy == "heuristic":
-            action = heuristic(theirs, observation)
+            action = heuristic(reference, observation)
         elif arguments.get("continuous"):
             action = draws.uniform(-1, 1, 2).astype(np.float32)
         else:
             action = int(draws.integers(4))
-        theirs.np_random.draws.clear()
-        observation, reward, terminated, *_ = theirs.step(action)
+        reference.np_random.draws.clear()
+        observation, reward, terminated, *_ = reference.step(action)
         observations.append(observation)
         actions.append(action)
         rewards.append(reward)
-        dispersions.append(list(theirs.np_random.draws))
+        dispersions.append(list(reference.np_random.draws))
     return Episode(
         begin,
         heights,
@@ -93,8 +93,8 @@ def record(seed, policy, limit=1000, **arguments):
         np.array(dispersions),
         np.array(rewards),
         terminated,
-        not theirs.lander.awake,
-        theirs.game_over,
+        not reference.lander.awake,
+        reference.game_over,
     )
 
 
@@ -154,9 +154,9 @@ def flight_error(a, b):
 
 
 def test_the_scene_is_box2ds():
-    theirs, _, heights, _ = reset(0)
-    edges = [f for f in theirs.moon.fixtures if f.friction < 0.15]  # but the one at the bottom
-    for i, body in enumerate([theirs.lander, *theirs.legs]):
+    reference, _, heights, _ = reset(0)
+    edges = [f for f in reference.moon.fixtures if f.friction < 0.15]  # but the one at the bottom
+    for i, body in enumerate([reference.lander, *reference.legs]):
         np.testing.assert_allclose(body.mass, scene.MASS[i], rtol=1e-6)
         np.testing.assert_allclose(body.localCenter.y, scene.RISE[i], atol=1e-7)
         inertia = body.inertia - body.mass * body.localCenter.y**2  # theirs is about the origin
@@ -166,7 +166,7 @@ def test_the_scene_is_box2ds():
         np.testing.assert_allclose(corners, scene.CORNERS[: len(corners), i], atol=1e-7)
         friction = np.sqrt(fixture.friction * edges[0].friction)
         np.testing.assert_allclose(friction, scene.FRICTION[i], rtol=1e-6)
-    for i, leg in enumerate(theirs.legs):
+    for i, leg in enumerate(reference.legs):
         limits = leg.joint.lowerLimit, leg.joint.upperLimit
         np.testing.assert_allclose(limits, scene.LIMITS[i], rtol=1e-6)
         np.testing.assert_allclose(leg.joint.motorSpeed, scene.MOTOR_SPEED[i], rtol=1e-6)
@@ -177,21 +177,21 @@ def test_the_scene_is_box2ds():
 
 @pytest.mark.parametrize(("seed", "policy"), [(100, "random"), (101, "random"), (102, "heuristic")])
 def test_episodes_equal_gymnasiums(seed, policy):
-    theirs = record(seed, policy)
-    here = replay(theirs)
-    assert flight_error(theirs, here) <= 1e-4
-    assert here.outcome == theirs.outcome
-    assert len(here.rewards) == len(theirs.rewards)
-    assert (here.observations[:, 6:] == theirs.observations[:, 6:]).all()
-    np.testing.assert_allclose(here.rewards, theirs.rewards, atol=0.05)
-    assert abs(here.rewards.sum() - theirs.rewards.sum()) <= 0.05
-    assert theirs.rewards[-1] == (100 if theirs.landed else -100)
+    reference = record(seed, policy)
+    episode = replay(reference)
+    assert flight_error(reference, episode) <= 1e-4
+    assert episode.outcome == reference.outcome
+    assert len(episode.rewards) == len(reference.rewards)
+    assert (episode.observations[:, 6:] == reference.observations[:, 6:]).all()
+    np.testing.assert_allclose(episode.rewards, reference.rewards, atol=0.05)
+    assert abs(episode.rewards.sum() - reference.rewards.sum()) <= 0.05
+    assert reference.rewards[-1] == (100 if reference.landed else -100)
 
 
 def test_wind_equals_gymnasiums():
-    theirs = record(200, "random", limit=60, enable_wind=True)
-    assert flight_error(theirs, replay(theirs, wind_power=15.0, turbulence_power=1.5)) <= 1e-4
-    assert flight_error(theirs, replay(theirs)) > 0.1  # it does blow
+    reference = record(200, "random", limit=60, enable_wind=True)
+    assert flight_error(reference, replay(reference, wind_power=15.0, turbulence_power=1.5)) <= 1e-4
+    assert flight_error(reference, replay(reference)) > 0.1  # it does blow
 
 
 @pytest.mark.slow
@@ -200,37 +200,37 @@ def test_continuous_actions_equal_gymnasiums(key):
     env = LunarLander(continuous=True)
     assert env.action_space().contains(env.action_space().sample(key))
     for policy in ("random", "heuristic"):
-        theirs = record(300, policy, limit=40, continuous=True)
-        task = task_of(env, theirs.ground)
-        state = start(env, theirs.begin, task)
-        for t in range(len(theirs.actions)):
-            action, dispersion = theirs.actions[t], theirs.dispersions[t]
+        reference = record(300, policy, limit=40, continuous=True)
+        task = task_of(env, reference.ground)
+        state = start(env, reference.begin, task)
+        for t in range(len(reference.actions)):
+            action, dispersion = reference.actions[t], reference.dispersions[t]
             moved = env.move(state, jnp.asarray(action), jnp.asarray(dispersion), task)
             state = moved.state
-            seen = env.observe(state, task)
-            np.testing.assert_allclose(seen, theirs.observations[t + 1], atol=1e-4)
-            np.testing.assert_allclose(moved.reward, theirs.rewards[t], atol=0.01)
+            observation = env.observe(state, task)
+            np.testing.assert_allclose(observation, reference.observations[t + 1], atol=1e-4)
+            np.testing.assert_allclose(moved.reward, reference.rewards[t], atol=0.01)
 
 
 @pytest.mark.slow
 def test_one_step_from_a_state_of_gymnasium():
-    theirs, _, heights, begin = reset(400)
+    reference, _, heights, begin = reset(400)
     env, move, observe = ours()
     task = task_of(env, heights)
     state = start(env, begin, task)
     for t in range(40):
         vector = []
-        for body in (theirs.lander, *theirs.legs):
+        for body in (reference.lander, *reference.legs):
             vector += [*body.position, body.angle, *body.linearVelocity, body.angularVelocity]
-        for leg in theirs.legs:
+        for leg in reference.legs:
             force, stop = leg.joint.GetReactionForce(1.0), leg.joint.GetReactionTorque(1.0)
             vector += [force.x, force.y, stop, leg.joint.GetMotorTorque(1.0)]
         vector = np.array(vector, np.float32)
         state = env.with_physical_state(state, vector)
         np.testing.assert_allclose(env.physical_state(state), vector, atol=2e-6)
-        theirs.np_random.draws.clear()
-        expected, *_ = theirs.step(t % 4)
-        moved = move(state, jnp.asarray(t % 4), jnp.asarray(theirs.np_random.draws), task)
+        reference.np_random.draws.clear()
+        expected, *_ = reference.step(t % 4)
+        moved = move(state, jnp.asarray(t % 4), jnp.asarray(reference.np_random.draws), task)
         state = moved.state
         np.testing.assert_allclose(observe(state, task), expected, atol=2e-5)
 
@@ -240,11 +240,11 @@ def test_48_fresh_episodes_end_as_in_gymnasium():
     """Seeds 7000 to 7047, which nothing was tuned on: random and heuristic play in turn."""
     same, differences, flights = [], [], []
     for seed in range(7000, 7048):
-        theirs = record(seed, "heuristic" if seed % 2 else "random")
-        here = replay(theirs)
-        same.append(here.outcome == theirs.outcome)
-        differences.append(abs(here.rewards.sum() - theirs.rewards.sum()))
-        flights.append(flight_error(theirs, here))
+        reference = record(seed, "heuristic" if seed % 2 else "random")
+        episode = replay(reference)
+        same.append(episode.outcome == reference.outcome)
+        differences.append(abs(episode.rewards.sum() - reference.rewards.sum()))
+        flights.append(flight_error(reference, episode))
     assert np.mean(same) >= 0.95
     assert np.median(differences) <= 0.05
     assert max(flights) <= 1e-4
@@ -259,7 +259,7 @@ def lone(key=0, **params):
     return env, move, observe, task, env.initial(jax.random.key(key), task)
 
 
-def shifted(env, state, dx, dy, vx=0.0, vy=0.0):
+def shift_craft(env, state, dx, dy, vx=0.0, vy=0.0):
     """The craft somewhere else, at another speed."""
     vector = np.array(env.physical_state(state))
     bodies = vector[:18].reshape(3, 6)
@@ -275,27 +275,27 @@ def test_transition_is_move_with_drawn_dispersion(key):
     moved = env.transition(key, state, jnp.int32(2), task)
     expected = move(state, jnp.int32(2), dispersion, task)
     np.testing.assert_allclose(moved.state.world.velocity, expected.state.world.velocity, rtol=1e-5)
-    other = env.transition(jax.random.key(9), state, jnp.int32(2), task)
-    assert (other.state.world.velocity[:, 0] != moved.state.world.velocity[:, 0]).any()
+    redrawn = env.transition(jax.random.key(9), state, jnp.int32(2), task)
+    assert (redrawn.state.world.velocity[:, 0] != moved.state.world.velocity[:, 0]).any()
 
 
 def test_leaving_the_screen_ends_the_episode_and_nothing_moves_any_more():
     env, move, _, task, state = lone()
-    state = shifted(env, state, 9.9, 0.0, vx=5.0)
+    state = shift_craft(env, state, 9.9, 0.0, vx=5.0)
     none = jnp.zeros(2)
     moved = move(state, jnp.int32(0), none, task)
     assert moved.terminated
     assert moved.reward == -100
     assert not moved.info["crashed"]
-    again = move(moved.state, jnp.int32(2), none, task)
-    assert again.terminated
-    assert again.reward == 0
-    assert (again.state.world.pose == moved.state.world.pose).all()
+    following = move(moved.state, jnp.int32(2), none, task)
+    assert following.terminated
+    assert following.reward == 0
+    assert (following.state.world.pose == moved.state.world.pose).all()
 
 
 def test_a_hard_landing_crashes():
     env, move, _, task, state = lone()
-    state = shifted(env, state, 0.0, -9.0, vy=-8.0)
+    state = shift_craft(env, state, 0.0, -9.0, vy=-8.0)
     for _ in range(15):
         moved = move(state, jnp.int32(0), jnp.zeros(2), task)
         state = moved.state
@@ -334,7 +334,7 @@ def falling():
     """Worlds at all heights, many of them at or near the ground; a flat one."""
     env, _, _, task, state = lone(roughness=0.0)
     drops = np.array([0, -9.0, -3, -9.5, -9.2, 0, -9.3, -9.4, -9.1, -9.25, -9.35, -9.45])
-    worlds = [shifted(env, state, 0.0, drop, vy=-2.0).world for drop in drops]
+    worlds = [shift_craft(env, state, 0.0, drop, vy=-2.0).world for drop in drops]
     worlds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *worlds)
     return worlds, jnp.broadcast_to(task.ground, (len(drops), 11))
 
@@ -352,13 +352,13 @@ def test_instances_near_the_ground_are_solved_apart_and_put_back_in_place(fallin
     for _ in range(6):
         moved = advance(batch, ground[0], over)
         for i in range(size):
-            world, here = (
+            world, result = (
                 jax.tree.map(lambda x, i=i: x[i // 4, i % 4], tree) for tree in (batch, moved)
             )
-            alone = physics.advance(world, ground[0], over[0, 0])
-            np.testing.assert_allclose(here.pose, alone.pose, atol=1e-5)
-            np.testing.assert_allclose(here.velocity, alone.velocity, atol=1e-3)
-            assert (here.legs == alone.legs).all()
+            single = physics.advance(world, ground[0], over[0, 0])
+            np.testing.assert_allclose(result.pose, single.pose, atol=1e-5)
+            np.testing.assert_allclose(result.velocity, single.velocity, atol=1e-3)
+            assert (result.legs == single.legs).all()
         batch = moved
     assert int(moved.legs.any(-1).sum()) in range(3, size - 2)
 
@@ -367,32 +367,32 @@ def test_instances_near_the_ground_are_solved_apart_and_put_back_in_place(fallin
 def test_a_gpu_does_what_a_cpu_does(flying, falling):
     """The kernel that a GPU would run, interpreted."""
     worlds, ground = falling
-    one, public, more = physics.fly_one, physics.fly_alone, ()
+    step, public, more = physics.fly_one, physics.fly_alone, ()
     if not flying:
-        one, public, more = physics.advance_one, physics.advance, (jnp.zeros(len(ground), bool),)
-    kernel = jax.jit(lambda *x: in_kernel(one, *x, interpret=True))
+        step, public, more = physics.advance_one, physics.advance, (jnp.zeros(len(ground), bool),)
+    kernel = jax.jit(lambda *x: in_kernel(step, *x, interpret=True))
     for _ in range(6):
-        there = kernel(worlds, ground, *more)
+        actual = kernel(worlds, ground, *more)
         worlds = jax.jit(jax.vmap(public))(worlds, ground, *more)
-        for name, here in worlds.__dict__.items():
+        for name, expected in worlds.__dict__.items():
             atol = 1e-3 if name == "velocity" else 1e-4
-            np.testing.assert_allclose(getattr(there, name), here, atol=atol, err_msg=name)
+            np.testing.assert_allclose(getattr(actual, name), expected, atol=atol, err_msg=name)
     assert flying or 2 < int(worlds.legs.any(-1).sum()) < len(ground) - 2
 
 
 def test_a_kernel_gives_what_its_function_does():
     """Also where arguments are not used, with which XLA alone would end the process."""
 
-    def halved(x, unused):
+    def halve(x, unused):
         def half(x):
             return x / 2, unused
 
-        return jax.lax.while_loop(lambda x: (x > 1).any(), lambda x: apart(half, x)[0], x)
+        return jax.lax.while_loop(lambda x: (x > 1).any(), lambda x: run_apart(half, x)[0], x)
 
     x = jnp.linspace(0.0, 9.0, 12).reshape(3, 4)
-    compiled = jax.jit(jax.vmap(lambda x: kernel(halved, x, x + 1))).lower(x).compile()
+    compiled = jax.jit(jax.vmap(lambda x: run_kernel(halve, x, x + 1))).lower(x).compile()
     assert "xla_cpu_small_call" in compiled.as_text()
-    np.testing.assert_array_equal(compiled(x), jax.vmap(lambda x: halved(x, x))(x))
+    np.testing.assert_array_equal(compiled(x), jax.vmap(lambda x: halve(x, x))(x))
 
 
 def test_tasks_follow_their_distribution(key):
@@ -417,14 +417,14 @@ def test_tasks_follow_their_distribution(key):
 
 def test_privileged_and_describe():
     env, _, observe, task, state = lone(wind_power=10.0, turbulence_power=1.0)
-    seen = env.privileged(state, task)
-    np.testing.assert_allclose(seen["observation"], observe(state, task), atol=1e-6)
+    knowledge = env.privileged(state, task)
+    np.testing.assert_allclose(knowledge["observation"], observe(state, task), atol=1e-6)
     x, y = np.array(env.physical_state(state)[:2])
     left = int(x // 2)
     ground = np.interp(x, [2 * left, 2 * left + 2], task.ground[left : left + 2])
-    np.testing.assert_allclose(seen["clearance"], y - ground, rtol=1e-5)
-    assert (np.abs(seen["gust"]) <= [10, 1]).all()
-    assert (seen["gust"] != 0).all()
+    np.testing.assert_allclose(knowledge["clearance"], y - ground, rtol=1e-5)
+    assert (np.abs(knowledge["gust"]) <= [10, 1]).all()
+    assert (knowledge["gust"] != 0).all()
     text = env.describe(state, task)
     assert "\n" not in text
     assert text.startswith("flying, ")
@@ -436,7 +436,7 @@ def test_render_shows_the_craft_where_it_is():
     env, _, _, task, state = lone()
     pictures = []
     for dx, dy in ((0.0, -4.0), (-5.0, -2.0)):
-        placed = shifted(env, state, dx, dy)
+        placed = shift_craft(env, state, dx, dy)
         picture = np.asarray(env.render(placed, task)).astype(int)
         assert picture.shape == (400, 600, 3)
         x, y = np.array(env.physical_state(placed)[:2]) * 30

@@ -39,36 +39,36 @@ def minus(a: Vector, b: Vector) -> Vector:
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
 
 
-def scaled(factor: Any, a: Vector) -> Vector:
-    """A multiple."""
+def scale(factor: Any, a: Vector) -> Vector:
+    """Returns a multiple."""
     return factor * a[0], factor * a[1], factor * a[2]
 
 
-def chosen(which: jax.Array, a: Vector, b: Vector) -> Vector:
-    """`a` where `which`, else `b`."""
-    return jnp.where(which, a[0], b[0]), jnp.where(which, a[1], b[1]), jnp.where(which, a[2], b[2])
+def select(mask: jax.Array, a: Vector, b: Vector) -> Vector:
+    """Returns `a` where the mask is set, else `b`."""
+    return jnp.where(mask, a[0], b[0]), jnp.where(mask, a[1], b[1]), jnp.where(mask, a[2], b[2])
 
 
 def rotate(angle: Vector, a: Vector, sign: float) -> Vector:
     """Returns a vector after a small turn, in radians about the three axes, or its inverse."""
-    return plus(a, scaled(sign, cross(angle, a)))
+    return plus(a, scale(sign, cross(angle, a)))
 
 
 def largest(values: Vector) -> jax.Array:
-    """Which of three is the largest, the first of equals."""
+    """Returns the index of the largest of three, the first of equals."""
     a, b, c = values
     return jnp.where((a >= b) & (a >= c), 0, jnp.where(b >= c, 1, 2))
 
 
-def picked(index: jax.Array, options: Vector, by: int = 0) -> jax.Array:
-    """One of three numbers: that of the index, or the one that comes `by` later, in a circle."""
-    a, b, c = (options[(i + by) % 3] for i in range(3))
+def pick(index: jax.Array, options: Vector, offset: int = 0) -> jax.Array:
+    """Returns one of three numbers: `offset` places after that of the index, in a circle."""
+    a, b, c = (options[(i + offset) % 3] for i in range(3))
     return jnp.where(index == 0, a, jnp.where(index == 1, b, c))
 
 
-def axis(index: jax.Array, axes: Axes, by: int = 0) -> Vector:
-    """One of three vectors, as `picked`."""
-    x, y, z = (picked(index, cast("Vector", tuple(a[i] for a in axes)), by) for i in range(3))
+def axis(index: jax.Array, axes: Axes, offset: int = 0) -> Vector:
+    """Returns one of three vectors, as `pick` does."""
+    x, y, z = (pick(index, cast("Vector", tuple(a[i] for a in axes)), offset) for i in range(3))
     return x, y, z
 
 
@@ -100,10 +100,10 @@ def entries(matrix: Axes) -> Symmetric:
     return xx, xy, xz, yy, yz, zz
 
 
-def shifted(matrix: Symmetric, by: Any) -> Symmetric:
-    """A matrix plus a multiple of the identity."""
+def shift_diagonal(matrix: Symmetric, shift: Any) -> Symmetric:
+    """Returns a matrix plus a multiple of the identity."""
     a, b, c, d, e, f = matrix
-    return a + by, b, c, d + by, e, f + by
+    return a + shift, b, c, d + shift, e, f + shift
 
 
 def rows(matrix: Symmetric) -> Axes:
@@ -133,15 +133,15 @@ def inverse(matrix: Symmetric) -> Symmetric:
     )
 
 
-def solved(matrix: Symmetric, vector: Vector) -> Vector:
-    """The vector that the matrix turns into this one."""
+def solve(matrix: Symmetric, vector: Vector) -> Vector:
+    """Solves a linear system with a symmetric matrix."""
     return times(inverse(matrix), vector)
 
 
-def solved_pair(
+def solve_blocks(
     upper: Symmetric, middle: Axes, lower: Symmetric, first: Vector, second: Vector
 ) -> tuple[Vector, Vector]:
-    """The solution of six equations whose matrix is symmetric, by blocks of three.
+    """Solves six equations with a symmetric matrix, by blocks of three.
 
     Args:
       upper: left upper block.
@@ -157,7 +157,7 @@ def solved_pair(
     columns = [cast("Vector", tuple(row[j] for row in middle)) for j in range(3)]
     through = [times(inverted, column) for column in columns]
     rest = tuple(lower[k] - dot(columns[i], through[j]) for k, (i, j) in enumerate(ENTRIES))
-    alone = times(inverted, first)
-    right = minus(second, cast("Vector", tuple(dot(column, alone) for column in columns)))
-    bottom = solved(cast("Symmetric", rest), right)
-    return minus(alone, off_axes(bottom, cast("Axes", tuple(through)))), bottom
+    decoupled = times(inverted, first)
+    right = minus(second, cast("Vector", tuple(dot(column, decoupled) for column in columns)))
+    bottom = solve(cast("Symmetric", rest), right)
+    return minus(decoupled, off_axes(bottom, cast("Axes", tuple(through)))), bottom

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from gpicljax.envs._stages import apart
+from gpicljax.envs._stages import run_apart
 from gpicljax.envs.fetch import contact
 from gpicljax.envs.fetch.algebra import (
     ENTRIES,
@@ -27,9 +27,9 @@ from gpicljax.envs.fetch.algebra import (
     on_axes,
     plus,
     rotate_matrix,
-    scaled,
-    shifted,
-    solved_pair,
+    scale,
+    shift_diagonal,
+    solve_blocks,
 )
 from gpicljax.envs.fetch.contact import Material, Reply, Springs, Touch
 from gpicljax.envs.fetch.hand import rubber
@@ -41,14 +41,14 @@ _TOLERANCE, _LEVER = 0.05, 0.025  # m/s^2, and metres for angular accelerations
 
 
 class Motion(NamedTuple):
-    """How something moves: velocity in m/s and acceleration in m/s^2."""
+    """Velocity in m/s and acceleration in m/s^2."""
 
     velocity: Vector
     acceleration: Vector
 
 
 class Place(NamedTuple):
-    """Accelerations that are looked for.
+    """Accelerations, the unknowns of Newton's method.
 
     Attributes:
       linear: the body's, in m/s^2, `[B]`.
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """Where Newton's method is.
+    """The state of Newton's method.
 
     Attributes:
       done: iterations so far.
@@ -104,7 +104,7 @@ class _Sums(NamedTuple):
 
 
 def _surfaces(scene: Scene) -> Material:
-    """Returns those of fingers, palm and table, numbers `[P, 1]`."""
+    """Returns the surfaces of fingers, palm and table, numbers `[P, 1]`."""
     finger = rubber(_SOFTNESS)
     palm = finger._replace(torsion=0.0)
     table = Material(scene.friction, 0.02, 0.9, 0.95, 0.001, 0.0, _SOFTNESS, 0.0)
@@ -113,19 +113,19 @@ def _surfaces(scene: Scene) -> Material:
 
 
 class _Contacts(NamedTuple):
-    """All that forces depend on but accelerations.
+    """Contacts, apart from the accelerations that are to be found.
 
     Attributes:
       arm: see `contact.Touch`, but along the frame's axes.
       frame: normals and tangents, `[P, B]`.
-      wanted: accelerations plus damped velocities along them, but for what is looked for, in m/s^2.
+      residual: accelerations plus damped velocities along them, without the unknowns, in m/s^2.
       turning: the same about the normals, in rad/s^2.
       springs: their edges.
     """
 
     arm: Vector
     frame: Axes
-    wanted: Vector
+    residual: Vector
     turning: jax.Array
     springs: Springs
 
@@ -156,33 +156,33 @@ def accelerations(
     """
     surfaces = _surfaces(scene)
 
-    def prepared(touch: Touch, velocity: Vector, spin: Vector, boxes: Motion) -> _Contacts:
+    def prepare(touch: Touch, velocity: Vector, spin: Vector, boxes: Motion) -> _Contacts:
         moving = minus(plus(velocity, cross(spin, touch.arm)), boxes.velocity)
-        wanted = minus(scaled(surfaces.damping, moving), boxes.acceleration)
+        residual = minus(scale(surfaces.damping, moving), boxes.acceleration)
         springs = contact.springs(touch.distance, touch.near, surfaces)
         frame = (touch.normal, *contact.tangents(touch.normal))
         turning = surfaces.damping * dot(spin, touch.normal)
-        arm, wanted = on_axes(touch.arm, frame), on_axes(wanted, frame)
-        return _Contacts(arm, frame, wanted, turning, springs)
+        arm, residual = on_axes(touch.arm, frame), on_axes(residual, frame)
+        return _Contacts(arm, frame, residual, turning, springs)
 
-    contacts = apart(prepared, touch, velocity, spin, boxes)
+    contacts = run_apart(prepare, touch, velocity, spin, boxes)
     free = Place(
-        minus(scaled(-_DAMPER / _MASS, velocity), (0.0, 0.0, _GRAVITY)),
-        scaled(-_DAMPER / scene.inertia, spin),
+        minus(scale(-_DAMPER / _MASS, velocity), (0.0, 0.0, _GRAVITY)),
+        scale(-_DAMPER / scene.inertia, spin),
         fingers[0],
     )
 
-    def go(loop: _Search) -> _Search:
-        by_box = apart(_by_box, contacts.arm, apart(_forces, contacts, loop.place))
-        sums = apart(_summed, contacts.frame, *by_box)
-        return apart(lambda *given: _step(scene.inertia, *given), fingers[1], free, sums, loop)
+    def iterate(loop: _Search) -> _Search:
+        by_box = run_apart(_sum_points, contacts.arm, run_apart(_forces, contacts, loop.place))
+        sums = run_apart(_sum_boxes, contacts.frame, *by_box)
+        return run_apart(lambda *state: _step(scene.inertia, *state), fingers[1], free, sums, loop)
 
     a, b, c, d, e, f = start[:6]
     place = Place((a, b, c), (d, e, f), fingers[0] + start[6:])
-    still, zero = jax.tree.map(jnp.zeros_like, (place, a))
-    first = _Search(jnp.int32(0), place, still, zero, jnp.bool(True))
-    last = jax.lax.while_loop(lambda loop: (loop.done < _ITERATIONS) & loop.going, go, first)
-    force = jax.tree.map(_over_points, apart(_forces, contacts, last.place).force)
+    origin, zero = jax.tree.map(jnp.zeros_like, (place, a))
+    first = _Search(jnp.int32(0), place, origin, zero, jnp.bool(True))
+    last = jax.lax.while_loop(lambda loop: (loop.done < _ITERATIONS) & loop.going, iterate, first)
+    force = jax.tree.map(_over_points, run_apart(_forces, contacts, last.place).force)
     return last.place, off_axes(force, contacts.frame)
 
 
@@ -191,11 +191,11 @@ def _forces(contacts: _Contacts, place: Place) -> Reply:
     y = place.linear[1] - jnp.concatenate([place.fingers, jnp.zeros_like(place.fingers)])
     linear = on_axes((place.linear[0], y, place.linear[2]), contacts.frame)
     angular = on_axes(place.angular, contacts.frame)
-    wanted = plus(contacts.wanted, plus(linear, cross(angular, contacts.arm)))
-    return contact.reply(wanted, contacts.turning + angular[0], contacts.springs)
+    residual = plus(contacts.residual, plus(linear, cross(angular, contacts.arm)))
+    return contact.reply(residual, contacts.turning + angular[0], contacts.springs)
 
 
-def _by_box(arm: Vector, reply: Reply) -> tuple:
+def _sum_points(arm: Vector, reply: Reply) -> tuple:
     """Returns sums over points, along the frames' axes, `[P, B]`."""
     x, y, z = arm
     straight, (a, b), (c, d) = reply.straight, reply.oblique, reply.sideways
@@ -207,9 +207,9 @@ def _by_box(arm: Vector, reply: Reply) -> tuple:
         (y * d, z * b - x * d, -y * b),
     )
     lower = [cross(arm, (middle[0][j], middle[1][j], middle[2][j])) for j in range(3)]
-    found = (*reply, cross(arm, reply.force), middle, lower, reply.skew * y, reply.skew * z)
+    terms = (*reply, cross(arm, reply.force), middle, lower, reply.skew * y, reply.skew * z)
     force, straight, (a, b), (c, d), twist, skew, square, torque, middle, lower, u, v = (
-        jax.tree.map(_over_points, found)
+        jax.tree.map(_over_points, terms)
     )
     # All points of a box have one normal, about which they twist.
     torque = (torque[0] + twist, torque[1], torque[2])
@@ -221,7 +221,7 @@ def _by_box(arm: Vector, reply: Reply) -> tuple:
     return force, torque, upper, middle, ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))
 
 
-def _summed(
+def _sum_boxes(
     frame: Axes, force: Vector, torque: Vector, upper: Axes, middle: Axes, lower: Axes
 ) -> _Sums:
     """Returns sums over boxes, along the world's axes, `[B]`."""
@@ -259,8 +259,8 @@ def _step(inertia: float, mass: jax.Array, free: Place, sums: _Sums, loop: _Sear
     """
     place, step = loop.place, loop.step
     rest = Place(
-        minus(sums.force, scaled(_MASS, minus(place.linear, free.linear))),
-        minus(sums.torque, scaled(inertia, minus(place.angular, free.angular))),
+        minus(sums.force, scale(_MASS, minus(place.linear, free.linear))),
+        minus(sums.torque, scale(inertia, minus(place.angular, free.angular))),
         sums.pull - mass * (place.fingers - free.fingers),
     )
     slope = -_across(rest, step)
@@ -284,28 +284,29 @@ def _step(inertia: float, mass: jax.Array, free: Place, sums: _Sums, loop: _Sear
 
 def _solve(inertia: float, mass: jax.Array, sums: _Sums, rest: Place) -> Place:
     """Returns the step to where nothing rests, solved with the fingers eliminated."""
-    upper, middle, lower = shifted(sums.upper, _MASS), sums.middle, shifted(sums.lower, inertia)
+    upper, lower = shift_diagonal(sums.upper, _MASS), shift_diagonal(sums.lower, inertia)
+    middle = sums.middle
     force, torque = rest.linear, rest.angular
     inverse = 1 / (mass + sums.linear[1])
     for i in range(2):
         a, b = (cast("Vector", tuple(x[i] for x in part)) for part in (sums.linear, sums.angular))
-        c, d = scaled(inverse[i], a), scaled(inverse[i], b)
-        force, torque = (plus(x, scaled(rest.fingers[i], y)) for x, y in ((force, c), (torque, d)))
+        c, d = scale(inverse[i], a), scale(inverse[i], b)
+        force, torque = (plus(x, scale(rest.fingers[i], y)) for x, y in ((force, c), (torque, d)))
         upper, lower = (
             cast("Symmetric", tuple(m[k] - x[p] * y[q] for k, (p, q) in enumerate(ENTRIES)))
             for m, x, y in ((upper, a, c), (lower, b, d))
         )
-        middle = cast("Axes", tuple(minus(middle[p], scaled(a[p], d)) for p in range(3)))
-    linear, angular = apart(solved_pair, upper, middle, lower, force, torque)
+        middle = cast("Axes", tuple(minus(middle[p], scale(a[p], d)) for p in range(3)))
+    linear, angular = run_apart(solve_blocks, upper, middle, lower, force, torque)
     through = dot(sums.linear, linear) + dot(sums.angular, angular)
     return Place(linear, angular, inverse * (rest.fingers + through))
 
 
-def moved(
+def advance_velocities(
     scene: Scene, velocity: Vector, spin: Vector, linear: Vector, angular: Vector
 ) -> tuple[Vector, Vector]:
-    """Velocity and angular velocity a substep later, by accelerations and implicit damping."""
+    """Returns velocity and angular velocity a substep later, with implicit damping."""
     return (
-        plus(velocity, scaled(STEP / (1 + STEP * _DAMPER / _MASS), linear)),
-        plus(spin, scaled(STEP / (1 + STEP * _DAMPER / scene.inertia), angular)),
+        plus(velocity, scale(STEP / (1 + STEP * _DAMPER / _MASS), linear)),
+        plus(spin, scale(STEP / (1 + STEP * _DAMPER / scene.inertia), angular)),
     )

@@ -17,21 +17,21 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from gpicljax.envs._stages import apart
+from gpicljax.envs._stages import run_apart
 from gpicljax.envs.fetch.algebra import (
     Axes,
     Vector,
     axis,
-    chosen,
     cross,
     dot,
     largest,
     minus,
     off_axes,
     on_axes,
-    picked,
+    pick,
     plus,
-    scaled,
+    scale,
+    select,
 )
 
 _TIE = 1e-4  # metres by which another separating axis has to be better
@@ -41,7 +41,7 @@ _WORLD: Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 class Touch(NamedTuple):
-    """Where a body may touch boxes.
+    """Points at which a body may touch boxes.
 
     Attributes:
       arm: from the body's centre to the points, `[4, P, B]`, in metres.
@@ -57,7 +57,7 @@ class Touch(NamedTuple):
 
 
 class Material(NamedTuple):
-    """How soft pairs of surfaces are, numbers or arrays that broadcast to `[P, B]`.
+    """Softness of pairs of surfaces, numbers or arrays that broadcast to `[P, B]`.
 
     Attributes:
       friction: coefficient of friction along a tangent.
@@ -124,7 +124,7 @@ class Reply(NamedTuple):
 
 
 def impedance(depth: jax.Array, least: Any, most: Any, width: Any) -> jax.Array:
-    """How stiff a constraint is, within [0, 1], by its depth in metres.
+    """Returns the stiffness of a constraint, within [0, 1], by its depth in metres.
 
     It rises smoothly from `least` without depth to `most` at `width`.
     """
@@ -133,47 +133,47 @@ def impedance(depth: jax.Array, least: Any, most: Any, width: Any) -> jax.Array:
     return least + bent * (most - least)
 
 
-def springs(distance: jax.Array, present: jax.Array, of: Material) -> Springs:
+def springs(distance: jax.Array, present: jax.Array, material: Material) -> Springs:
     """The edges of contacts at their distances.
 
     Args:
       distance: `[..., P, B]`, in metres.
       present: `bool`, the contacts that may push at all.
-      of: what the surfaces are made of.
+      material: of the surfaces.
 
     Returns:
       Their springs; a contact beyond its margin has none.
     """
-    depth = distance - of.margin
-    stiff = impedance(depth, of.least, of.most, of.width)
-    square = of.friction * of.friction
-    weight = stiff / ((1 - stiff) * 2 * square * of.softness * (1 + square))
+    depth = distance - material.margin
+    stiff = impedance(depth, material.least, material.most, material.width)
+    square = material.friction * material.friction
+    weight = stiff / ((1 - stiff) * 2 * square * material.softness * (1 + square))
     return Springs(
         jnp.where(present & (depth < 0), weight, 0.0),
-        stiff * depth / (of.most * of.time) ** 2,
-        of.friction,
-        of.torsion,
+        stiff * depth / (material.most * material.time) ** 2,
+        material.friction,
+        material.torsion,
     )
 
 
-def reply(wanted: Vector, turning: jax.Array | float, of: Springs) -> Reply:
+def reply(residual: Vector, turning: jax.Array | float, spring: Springs) -> Reply:
     """Returns what springs do about an acceleration.
 
     Args:
-      wanted: acceleration plus damped velocity along normal and tangents, in m/s^2.
+      residual: acceleration plus damped velocity along normal and tangents, in m/s^2.
       turning: the same of the turn about the normal, in rad/s^2.
-      of: the springs. An edge pushes where the acceleration along it is below what depth asks for.
+      spring: an edge pushes where the acceleration along it is below what depth asks for.
     """
-    along, *sideways = wanted
-    mu = of.friction
-    straight = along + of.offset
+    along, *sideways = residual
+    mu = spring.friction
+    straight = along + spring.offset
     slid = [mu * x for x in sideways]
     rests = [straight + slid[0], straight - slid[0], straight + slid[1], straight - slid[1]]
-    weights = [jnp.where(rest < 0, of.weight, 0.0) for rest in rests]
+    weights = [jnp.where(rest < 0, spring.weight, 0.0) for rest in rests]
     pulls = [weight * rest for weight, rest in zip(weights, rests, strict=True)]
-    twisted = of.torsion * turning
+    twisted = spring.torsion * turning
     more, less = straight + twisted, straight - twisted
-    both_ways = jnp.where(of.torsion > 0, of.weight, 0.0)
+    both_ways = jnp.where(spring.torsion > 0, spring.weight, 0.0)
     weight_more, weight_less = (jnp.where(x < 0, both_ways, 0.0) for x in (more, less))
     middle = weight_more + weight_less
     pull_more, pull_less = weight_more * more, weight_less * less
@@ -182,15 +182,15 @@ def reply(wanted: Vector, turning: jax.Array | float, of: Springs) -> Reply:
         -mu * (pulls[0] - pulls[1]),
         -mu * (pulls[2] - pulls[3]),
     )
-    both = (weights[0] + weights[1], weights[2] + weights[3])
+    pair_weights = (weights[0] + weights[1], weights[2] + weights[3])
     return Reply(
         force,
-        both[0] + both[1] + middle,
+        pair_weights[0] + pair_weights[1] + middle,
         (mu * (weights[0] - weights[1]), mu * (weights[2] - weights[3])),
-        (mu * mu * both[0], mu * mu * both[1]),
-        -of.torsion * (pull_more - pull_less),
-        of.torsion * (weight_more - weight_less),
-        of.torsion * of.torsion * middle,
+        (mu * mu * pair_weights[0], mu * mu * pair_weights[1]),
+        -spring.torsion * (pull_more - pull_less),
+        spring.torsion * (weight_more - weight_less),
+        spring.torsion * spring.torsion * middle,
     )
 
 
@@ -207,8 +207,8 @@ def tangents(normal: Vector) -> tuple[Vector, Vector]:
     """
     level = jnp.abs(normal[1]) < 0.5
     start = (0.0, jnp.where(level, 1.0, 0.0), jnp.where(level, 0.0, 1.0))
-    first = minus(start, scaled(dot(start, normal), normal))
-    first = scaled(jax.lax.rsqrt(dot(first, first)), first)
+    first = minus(start, scale(dot(start, normal), normal))
+    first = scale(jax.lax.rsqrt(dot(first, first)), first)
     return first, cross(normal, first)
 
 
@@ -248,23 +248,24 @@ class _Faces(NamedTuple):
     near: jax.Array
 
 
-def _separation(away: Vector, axes: Axes, halves: Vector, own: Vector) -> tuple:
-    """Finds the axis of least overlap: whether a box's, and which; and `Touch.near`."""
+def _separation(away: Vector, axes: Axes, halves: Vector, body: Vector) -> tuple:
+    """Returns whether a box has the axis of least overlap, the axis' index, and `Touch.near`."""
     sizes = [[jnp.abs(x) for x in axis] for axis in axes]
     gaps = [
-        jnp.abs(away[i]) - halves[i] - sum(own[j] * sizes[j][i] for j in range(3)) for i in range(3)
+        jnp.abs(away[i]) - halves[i] - sum(body[j] * sizes[j][i] for j in range(3))
+        for i in range(3)
     ]
-    gaps_own = [
-        jnp.abs(dot(away, axes[j])) - own[j] - sum(halves[i] * sizes[j][i] for i in range(3))
+    body_gaps = [
+        jnp.abs(dot(away, axes[j])) - body[j] - sum(halves[i] * sizes[j][i] for i in range(3))
         for j in range(3)
     ]
-    gaps, gaps_own = ((a, b, c) for a, b, c in (gaps, gaps_own))
-    most, most_own = (jnp.maximum(jnp.maximum(*x[:2]), x[2]) for x in (gaps, gaps_own))
-    boxed = most + _TIE >= most_own
+    gaps, body_gaps = ((a, b, c) for a, b, c in (gaps, body_gaps))
+    most, body_most = (jnp.maximum(jnp.maximum(*x[:2]), x[2]) for x in (gaps, body_gaps))
+    boxed = most + _TIE >= body_most
     # What is apart along two axes has corners near one another, but no faces.
-    near = jnp.maximum(most, most_own) < _NEAR
-    near = near & (jnp.maximum(_second(gaps), _second(gaps_own)) < 0)
-    return boxed, jnp.where(boxed, largest(gaps), largest(gaps_own)), near
+    near = jnp.maximum(most, body_most) < _NEAR
+    near = near & (jnp.maximum(_second(gaps), _second(body_gaps)) < 0)
+    return boxed, jnp.where(boxed, largest(gaps), largest(body_gaps)), near
 
 
 def _second(values: Vector) -> jax.Array:
@@ -273,54 +274,54 @@ def _second(values: Vector) -> jax.Array:
     return jnp.maximum(jnp.minimum(a, b), jnp.minimum(jnp.maximum(a, b), c))
 
 
-def _faces(away: Vector, axes: Axes, halves: Vector, own: Vector, separation: tuple) -> _Faces:
+def _faces(away: Vector, axes: Axes, halves: Vector, body: Vector, separation: tuple) -> _Faces:
     boxed, index, near = separation
-    frame = [chosen(boxed, axis(index, _WORLD, by), axis(index, axes, by)) for by in range(3)]
-    sizes = [jnp.where(boxed, picked(index, halves, by), picked(index, own, by)) for by in range(3)]
-    towards = chosen(boxed, away, scaled(-1.0, away))
+    frame = [select(boxed, axis(index, _WORLD, by), axis(index, axes, by)) for by in range(3)]
+    sizes = [jnp.where(boxed, pick(index, halves, by), pick(index, body, by)) for by in range(3)]
+    towards = select(boxed, away, scale(-1.0, away))
     side = jnp.where(dot(towards, frame[0]) < 0, -1.0, 1.0)
-    normal = scaled(side, frame[0])
-    others = cast("Axes", tuple(chosen(boxed, a, b) for a, b in zip(axes, _WORLD, strict=True)))
+    normal = scale(side, frame[0])
+    other_axes = cast("Axes", tuple(select(boxed, a, b) for a, b in zip(axes, _WORLD, strict=True)))
     other_sizes = cast(
-        "Vector", tuple(jnp.where(boxed, s, h) for s, h in zip(own, halves, strict=True))
+        "Vector", tuple(jnp.where(boxed, s, h) for s, h in zip(body, halves, strict=True))
     )
-    facing = on_axes(normal, others)
+    facing = on_axes(normal, other_axes)
     index = largest((jnp.abs(facing[0]), jnp.abs(facing[1]), jnp.abs(facing[2])))
-    face = scaled(jnp.where(picked(index, facing) > 0, -1.0, 1.0), axis(index, others))
-    size, along, across = (picked(index, other_sizes, by) for by in range(3))
+    face = scale(jnp.where(pick(index, facing) > 0, -1.0, 1.0), axis(index, other_axes))
+    size, along, across = (pick(index, other_sizes, by) for by in range(3))
     return _Faces(
         boxed,
         (normal, frame[1], frame[2]),
         (sizes[0], sizes[1], sizes[2]),
-        plus(towards, scaled(size, face)),
+        plus(towards, scale(size, face)),
         face,
-        scaled(along, axis(index, others, 1)),
-        scaled(across, axis(index, others, 2)),
+        scale(along, axis(index, other_axes, 1)),
+        scale(across, axis(index, other_axes, 2)),
         near,
     )
 
 
-def _points(away: Vector, of: _Faces) -> Touch:
+def _points(away: Vector, faces: _Faces) -> Touch:
     """The corners of the other face, moved into the reference face's rectangle along that face."""
-    normal, u, w = of.frame
+    normal, u, w = faces.frame
 
-    def seen(direction: Vector) -> jax.Array:
-        parts = (dot(x, direction) for x in (of.middle, of.along, of.across))
+    def project(direction: Vector) -> jax.Array:
+        parts = (dot(x, direction) for x in (faces.middle, faces.along, faces.across))
         return corners(*parts)
 
-    at_u, at_w = seen(u), seen(w)
-    in_u = jnp.clip(at_u, -of.halves[1], of.halves[1])
-    in_w = jnp.clip(at_w, -of.halves[2], of.halves[2])
-    slope = dot(of.face, u) * (in_u - at_u) + dot(of.face, w) * (in_w - at_w)
-    distance = seen(normal) - slope / dot(of.face, normal) - of.halves[0]
-    point = off_axes((of.halves[0] + 0.5 * distance, in_u, in_w), of.frame)
-    arm = chosen(of.boxed, minus(point, away), point)
-    normal = scaled(jnp.where(of.boxed, 1.0, -1.0), normal)
-    return Touch(arm, normal, distance, of.near)
+    at_u, at_w = project(u), project(w)
+    in_u = jnp.clip(at_u, -faces.halves[1], faces.halves[1])
+    in_w = jnp.clip(at_w, -faces.halves[2], faces.halves[2])
+    slope = dot(faces.face, u) * (in_u - at_u) + dot(faces.face, w) * (in_w - at_w)
+    distance = project(normal) - slope / dot(faces.face, normal) - faces.halves[0]
+    point = off_axes((faces.halves[0] + 0.5 * distance, in_u, in_w), faces.frame)
+    arm = select(faces.boxed, minus(point, away), point)
+    normal = scale(jnp.where(faces.boxed, 1.0, -1.0), normal)
+    return Touch(arm, normal, distance, faces.near)
 
 
-def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
-    """Finds where a box touches others.
+def box_on_boxes(away: Vector, axes: Axes, halves: Vector, body: Vector) -> Touch:
+    """Returns the contacts of a box with others.
 
     The pair's reference face is the one along whose normal the two overlap least. So faces with
     parallel edges have the exact patch in common, and a corner or an edge on a face the exact
@@ -330,15 +331,15 @@ def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch
       away: from the boxes' centres to the body's, along the boxes' axes, `[P, B]`, in metres.
       axes: the body's, along the same, `[P, B]`.
       halves: half sizes of the boxes, `[P, 1]`.
-      own: half sizes of the body.
+      body: half sizes of the body.
     """
-    separation = apart(lambda a, b: _separation(a, b, halves, own), away, axes)
-    faces = apart(lambda a, b, s: _faces(a, b, halves, own, s), away, axes, separation)
-    return apart(_points, away, faces)
+    separation = run_apart(lambda a, b: _separation(a, b, halves, body), away, axes)
+    faces = run_apart(lambda a, b, s: _faces(a, b, halves, body, s), away, axes, separation)
+    return run_apart(_points, away, faces)
 
 
-def cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
-    """Finds where a cylinder touches boxes.
+def cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, body: Vector) -> Touch:
+    """Returns the contacts of a cylinder with boxes.
 
     Its side touches with the deeper end of the line that it has in common with a box, or with both
     ends of one that is level; its ends touch with four points of the rim.
@@ -347,13 +348,13 @@ def cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> 
       away: from the boxes' centres to the body's, along the boxes' axes, `[P, B]`, in metres.
       axes: the body's, along the same, the third along its height, `[P, B]`.
       halves: half sizes of the boxes, `[P, 1]`.
-      own: radius, radius and half height.
+      body: radius, radius and half height.
     """
-    return apart(lambda a, b: _cylinder_on_boxes(a, b, halves, own), away, axes)
+    return run_apart(lambda a, b: _cylinder_on_boxes(a, b, halves, body), away, axes)
 
 
-def _cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
-    radius, _, height = own
+def _cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, body: Vector) -> Touch:
+    radius, _, height = body
     upright = jnp.abs(axes[2][2])
     tall = height * upright + radius * jnp.sqrt(jnp.maximum(1 - upright * upright, 0))
     above = jnp.abs(away[2]) - halves[2] - tall
@@ -362,29 +363,29 @@ def _cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) ->
     beyond_x, beyond_y = jnp.maximum(gap_x, 0), jnp.maximum(gap_y, 0)
     far = jnp.sqrt(beyond_x * beyond_x + beyond_y * beyond_y)
     within, by_x = jnp.maximum(gap_x, gap_y) < 0, gap_x > gap_y
-    beside = jnp.where(within, jnp.maximum(gap_x, gap_y), far) - radius
+    side_gap = jnp.where(within, jnp.maximum(gap_x, gap_y), far) - radius
     share = 1 / jnp.maximum(far, 1e-9)
     out_x = sign_x * jnp.where(within, jnp.where(by_x, 1.0, 0.0), beyond_x * share)
     out_y = sign_y * jnp.where(within, jnp.where(by_x, 0.0, 1.0), beyond_y * share)
-    sideways = beside >= above
+    sideways = side_gap >= above
     low = jnp.maximum(-halves[2] - away[2], -height)
     high = jnp.minimum(halves[2] - away[2], height)
-    zero = jnp.zeros_like(beside)
+    zero = jnp.zeros_like(side_gap)
     steep = jnp.where(jnp.abs(axes[2][2]) < 0.1, 0.1, axes[2][2])
     tilt_x, tilt_y = axes[2][0] / steep, axes[2][1] / steep
     inwards = tilt_x * out_x + tilt_y * out_y
     deep = jnp.where(inwards > 0, low, high)
     ends = jnp.stack([low, high, deep, deep])
     side = tilt_x * ends - radius * out_x, tilt_y * ends - radius * out_y, ends
-    depths = beside + inwards * ends
+    depths = side_gap + inwards * ends
     # MuJoCo has no point but the deepest: three times for a box's face, once for its edge.
     edge = (beyond_x > 0) & (beyond_y > 0)
     false = jnp.zeros_like(edge)
     absent = jnp.stack([false, false, edge, edge]) | (depths > depths[2] + _LEVEL)
     depths = jnp.where(absent, 1.0, depths)
     end = jnp.where(axes[2][2] * sign_z > 0, -height, height)
-    u = scaled(0.5 * radius, plus(axes[0], axes[1]))
-    w = scaled(0.5 * radius, minus(axes[0], axes[1]))
+    u = scale(0.5 * radius, plus(axes[0], axes[1]))
+    w = scale(0.5 * radius, minus(axes[0], axes[1]))
     rim = [corners(end * axes[2][i], u[i] + zero, w[i] + zero) for i in range(3)]
     # Rim points that lie beyond the box's face, moved to its edge along the end.
     moved = [jnp.clip(away[i] + rim[i], -halves[i], halves[i]) - away[i] - rim[i] for i in range(2)]
@@ -392,8 +393,8 @@ def _cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) ->
     flat = (rim[0] + moved[0], rim[1] + moved[1], rim[2] - slope)
     below = sign_z * (away[2] + flat[2]) - halves[2]
     return Touch(
-        chosen(sideways, side, flat),
-        chosen(sideways, (out_x, out_y, 0.0), (0.0, 0.0, sign_z)),
+        select(sideways, side, flat),
+        select(sideways, (out_x, out_y, 0.0), (0.0, 0.0, sign_z)),
         jnp.where(sideways, depths, below),
-        jnp.maximum(beside, above) < _NEAR,
+        jnp.maximum(side_gap, above) < _NEAR,
     )

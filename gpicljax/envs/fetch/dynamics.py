@@ -18,11 +18,11 @@ import jax.numpy as jnp
 
 from gpicljax.batching import batch_last
 from gpicljax.envs._gpu import one_kernel_on_gpu
-from gpicljax.envs._stages import apart, kernel
+from gpicljax.envs._stages import run_apart, run_kernel
 from gpicljax.envs.fetch import contact
 from gpicljax.envs.fetch import hand as hands
-from gpicljax.envs.fetch.algebra import Axes, Vector, minus, plus, rotate, scaled
-from gpicljax.envs.fetch.body import Motion, Place, accelerations, moved
+from gpicljax.envs.fetch.algebra import Axes, Vector, minus, plus, rotate, scale
+from gpicljax.envs.fetch.body import Motion, Place, accelerations, advance_velocities
 from gpicljax.envs.fetch.contact import Touch
 from gpicljax.envs.fetch.scene import (
     FINGER_HALF,
@@ -37,7 +37,7 @@ from gpicljax.envs.fetch.scene import (
     Scene,
     World,
     axes_of,
-    turned,
+    rotate_quaternion,
 )
 
 _BLOCK = 64  # instances that are solved together on a CPU
@@ -118,13 +118,13 @@ def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> W
     ) -> tuple[Vector, jax.Array, jax.Array]:
         hand, velocity = _vector(world.hand), _vector(world.hand_velocity)
         free = hands.pull(hand, velocity, target)
-        free = plus(free, scaled(1 / hands.MASS, _vector(world.reaction)))
+        free = plus(free, scale(1 / hands.MASS, _vector(world.reaction)))
         push = hands.on_table(scene, hand, velocity, free)
         opening, speed = world.fingers, world.finger_velocity
         free, mass = hands.spread(scene, opening, speed, control, world.reaction[3:], push[1])
         return push, _along_y(free), mass
 
-    pushed, free, mass = apart(push, world, target, control)
+    pushed, free, mass = run_apart(push, world, target, control)
     boxes = Motion(
         _of_boxes(hand_velocity, *_along_y(world.finger_velocity)), _of_boxes(pushed, 0.0, 0.0)
     )
@@ -133,29 +133,29 @@ def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> W
     )
 
     def rest(world: World, pushed: Vector, free: jax.Array, place: Place, force: Vector) -> World:
-        hand_velocity = plus(_vector(world.hand_velocity), scaled(STEP, pushed))
+        hand_velocity = plus(_vector(world.hand_velocity), scale(STEP, pushed))
         slowly = STEP / (1 + STEP * hands.FINGER_DAMPER / hands.FINGER_MASS)
         finger_velocity = world.finger_velocity + slowly * _along_y(place.fingers)
-        velocity, spin = moved(
+        velocity, spin = advance_velocities(
             scene, _vector(world.velocity), _vector(world.spin), place.linear, place.angular
         )
         x, y, z = force
         # Fingers take what pushes them along y; the hand takes the rest.
         on_hand = x[0] + x[1] + x[2], y[2], z[0] + z[1] + z[2]
         return World(
-            hand=jnp.stack(plus(_vector(world.hand), scaled(STEP, hand_velocity))),
+            hand=jnp.stack(plus(_vector(world.hand), scale(STEP, hand_velocity))),
             hand_velocity=jnp.stack(hand_velocity),
             fingers=world.fingers + STEP * finger_velocity,
             finger_velocity=finger_velocity,
-            body=jnp.stack(plus(_vector(world.body), scaled(STEP, velocity))),
-            turn=turned(world.turn, spin, STEP),
+            body=jnp.stack(plus(_vector(world.body), scale(STEP, velocity))),
+            turn=rotate_quaternion(world.turn, spin, STEP),
             velocity=jnp.stack(velocity),
             spin=jnp.stack(spin),
             acceleration=jnp.stack([*place.linear, *place.angular, *(place.fingers - free)]),
             reaction=jnp.stack([-on_hand[0], -on_hand[1], -on_hand[2], -y[0], y[1]]),
         )
 
-    return apart(rest, world, pushed, free, place, force)
+    return run_apart(rest, world, pushed, free, place, force)
 
 
 def advance_all(scene: Scene, world: World, action: jax.Array) -> World:
@@ -166,8 +166,8 @@ def advance_all(scene: Scene, world: World, action: jax.Array) -> World:
       world: as it is.
       action: `[4, B]`, within [-1, 1].
     """
-    shown = minus(_vector(world.hand), scaled(scene.late, _vector(world.hand_velocity)))
-    target = plus(shown, scaled(STRIDE, _vector(action)))
+    shown = minus(_vector(world.hand), scale(scene.late, _vector(world.hand_velocity)))
+    target = plus(shown, scale(STRIDE, _vector(action)))
     control = hands.control_of(world.fingers, action[3])
     world = jax.lax.fori_loop(
         0, SUBSTEPS, lambda _, world: substep(scene, world, target, control), world
@@ -181,14 +181,14 @@ def advance_all(scene: Scene, world: World, action: jax.Array) -> World:
 def _advance(task: str) -> Callable[[World, jax.Array], World]:
     step = functools.partial(advance_all, SCENES[task])
 
-    def alone(world: World, action: jax.Array) -> World:
+    def advance_one(world: World, action: jax.Array) -> World:
         batch = jax.tree.map(lambda x: x[..., None], (world, action))
         return jax.tree.map(lambda x: x[..., 0], step(*batch))
 
-    def together(world: World, action: jax.Array) -> World:
+    def advance_batch(world: World, action: jax.Array) -> World:
         size = action.shape[-1]
         if size <= _BLOCK:
-            return kernel(step, world, action)
+            return run_kernel(step, world, action)
         # An instance whose search takes long keeps its block going, not the whole batch.
         blocks = -(-size // _BLOCK)
         filled = [(0, 0), (0, blocks * _BLOCK - size)]
@@ -198,13 +198,13 @@ def _advance(task: str) -> Callable[[World, jax.Array], World]:
             return jnp.moveaxis(padded.reshape(len(x), blocks, _BLOCK), 1, 0)
 
         stepped = jax.lax.map(
-            lambda both: kernel(step, *both), jax.tree.map(split, (world, action))
+            lambda both: run_kernel(step, *both), jax.tree.map(split, (world, action))
         )
         return jax.tree.map(
             lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1)[:, :size], stepped
         )
 
-    return jax.jit(one_kernel_on_gpu(alone, elsewhere=batch_last(together)))
+    return jax.jit(one_kernel_on_gpu(advance_one, elsewhere=batch_last(advance_batch)))
 
 
 def advance(task: str, world: World, action: jax.Array) -> World:
@@ -218,8 +218,8 @@ def advance(task: str, world: World, action: jax.Array) -> World:
     return _advance(task)(world, action)
 
 
-def shown(scene: Scene, world: World) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What observations have of a world, a substep late where the simulator has it so.
+def observed_places(scene: Scene, world: World) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns the observed places of a world, a substep old where the simulator's are.
 
     Args:
       scene: the task's.
@@ -231,7 +231,7 @@ def shown(scene: Scene, world: World) -> tuple[jax.Array, jax.Array, jax.Array]:
     """
     late = scene.late
     site = jnp.array([0.0, 0.0, SITE_BELOW], world.hand.dtype)
-    x, y, z = axes_of(turned(world.turn, _vector(world.spin), -late))
+    x, y, z = axes_of(rotate_quaternion(world.turn, _vector(world.spin), -late))
     level = jnp.sqrt(z[1] * z[1] + z[2] * z[2])
     angles = jnp.stack(
         [-jnp.arctan2(z[1], z[2]), jnp.arctan2(z[0], level), -jnp.arctan2(y[0], x[0])]

@@ -74,7 +74,7 @@ Episode = TypeVar("Episode", bound=Any)
 
 @dataclasses.dataclass(frozen=True)
 class FetchTask(Environment[Params, Task, Episode], Generic[Episode]):
-    """What the model and the simulator have in common.
+    """Base class of the tasks of the model and of the simulator.
 
     An action is float `[4]` within [-1, 1]: by how much the gripper is to move along x, y and z, in
     units of 5 cm, and whether its fingers open (PickAndPlace alone; else they are closed). Shown
@@ -132,18 +132,18 @@ class FetchTask(Environment[Params, Task, Episode], Generic[Episode]):
         )
 
     def privileged(self, state: Episode, task: Task) -> dict[str, jax.Array]:
-        """How far the block is from the goal, in metres."""
-        seen = self.observe(state, task)
-        return {"distance": jnp.linalg.norm(seen["achieved_goal"] - seen["desired_goal"])}
+        """Returns the block's distance from the goal, in metres."""
+        obs = self.observe(state, task)
+        return {"distance": jnp.linalg.norm(obs["achieved_goal"] - obs["desired_goal"])}
 
     def describe(self, state: Episode, task: Task) -> str:
         """Gripper, block, goal and step, in one line."""
-        seen = jax.tree.map(np.asarray, self.observe(state, task))
+        obs = jax.tree.map(np.asarray, self.observe(state, task))
         gripper, block, goal = (
             "(" + ", ".join(f"{float(x):.3f}" for x in place) + ")"
-            for place in (seen["observation"][:3], seen["achieved_goal"], seen["desired_goal"])
+            for place in (obs["observation"][:3], obs["achieved_goal"], obs["desired_goal"])
         )
-        away = float(np.linalg.norm(seen["achieved_goal"] - seen["desired_goal"]))
+        away = float(np.linalg.norm(obs["achieved_goal"] - obs["desired_goal"]))
         return (
             f"gripper at {gripper} m, block at {block}, {100 * away:.1f} cm from the goal at "
             f"{goal}, step {int(state.steps)} of {int(task.horizon)}"
@@ -209,7 +209,7 @@ class Fetch(FetchTask[State]):
         del noise
         action = jnp.clip(jnp.nan_to_num(action.astype(jnp.result_type(float))), -1, 1)
         state = State(dynamics.advance(self.task, state.world, action), state.goal, state.steps + 1)
-        _, block, _ = dynamics.shown(self._scene, state.world)
+        _, block, _ = dynamics.observed_places(self._scene, state.world)
         distance = jnp.linalg.norm(block - state.goal)
         return Transition(
             state,
@@ -222,9 +222,9 @@ class Fetch(FetchTask[State]):
     def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Places, velocities times 40 ms and the block's angles; what is achieved and desired."""
         world, time = state.world, STEP * SUBSTEPS
-        gripper, block, angles = dynamics.shown(self._scene, world)
+        gripper, block, angles = dynamics.observed_places(self._scene, world)
         velocity = time * world.hand_velocity
-        seen = [
+        parts = [
             gripper,
             block,
             block - gripper,
@@ -236,7 +236,7 @@ class Fetch(FetchTask[State]):
             time * world.finger_velocity,
         ]
         return {
-            "observation": jnp.concatenate(seen),
+            "observation": jnp.concatenate(parts),
             "achieved_goal": block,
             "desired_goal": state.goal,
         }

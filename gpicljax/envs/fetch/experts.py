@@ -47,8 +47,8 @@ class Script:
         check_fields(self)
 
 
-class _Memory(NamedTuple):
-    """What a rule is at, `int32[B]`, for how many steps, and the puck's place at first."""
+class _Progress(NamedTuple):
+    """A rule's phase and its steps in it, `int32[B]`, and the puck's first place."""
 
     phase: jax.Array
     steps: jax.Array
@@ -68,39 +68,39 @@ def script(env: FetchTask, settings: Script | None = None) -> Agent:
     settings = settings or Script()
     rule = {"push": _push, "slide": _slide, "pick_and_place": _pick_and_place}[env.task]
 
-    def initial_carry(batch: int) -> _Memory:
+    def initial_carry(batch: int) -> _Progress:
         zero = jnp.zeros(batch, jnp.int32)
-        return _Memory(zero, zero, jnp.zeros((batch, 3), jnp.result_type(float)))
+        return _Progress(zero, zero, jnp.zeros((batch, 3), jnp.result_type(float)))
 
-    def act(keys: jax.Array, params: ArrayTree, carry: _Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: _Progress, timestep: TimeStep) -> Any:
         del params
-        seen = timestep.observation
+        observation = timestep.observation
         first = timestep.episode_start
         carry = select(first, initial_carry(first.shape[0]), carry)
-        carry = carry._replace(block=select(first, seen["achieved_goal"], carry.block))
+        carry = carry._replace(block=select(first, observation["achieved_goal"], carry.block))
 
-        def one(key: jax.Array, memory: _Memory, seen: dict[str, jax.Array]) -> Any:
-            action, phase = rule(settings, memory, seen)
+        def step(key: jax.Array, progress: _Progress, observation: dict[str, jax.Array]) -> Any:
+            action, phase = rule(settings, progress, observation)
             noise = jax.random.normal(key, action.shape, action.dtype)
             action = jnp.clip(action + settings.noise * noise, -1, 1)
-            steps = jnp.where(phase == memory.phase, memory.steps + 1, 0)
-            return action, memory._replace(phase=phase, steps=steps)
+            steps = jnp.where(phase == progress.phase, progress.steps + 1, 0)
+            return action, progress._replace(phase=phase, steps=steps)
 
-        action, carry = jax.vmap(one)(keys, carry, seen)
+        action, carry = jax.vmap(step)(keys, carry, observation)
         return action, {}, carry
 
     return Agent(initial_carry, act)
 
 
-def _places(seen: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return seen["observation"][:3], seen["achieved_goal"], seen["desired_goal"]
+def _places(observation: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    return observation["observation"][:3], observation["achieved_goal"], observation["desired_goal"]
 
 
 def _towards(
-    settings: Script, here: jax.Array, there: jax.Array, fingers: float | jax.Array
+    settings: Script, gripper: jax.Array, target: jax.Array, fingers: float | jax.Array
 ) -> jax.Array:
-    """The action that goes there, and holds the fingers so."""
-    moved = jnp.clip(settings.gain * (there - here) / _STRIDE, -1, 1)
+    """Returns the action that moves the gripper to the target."""
+    moved = jnp.clip(settings.gain * (target - gripper) / _STRIDE, -1, 1)
     return jnp.concatenate([moved, jnp.asarray(fingers, moved.dtype)[None]])
 
 
@@ -115,51 +115,51 @@ def _above(place: jax.Array, height: float) -> jax.Array:
     return place.at[2].add(height)
 
 
-def _level(place: jax.Array, other: jax.Array) -> jax.Array:
-    """How far it is along the table."""
-    return jnp.linalg.norm((place - other)[:2])
+def _level_distance(start: jax.Array, end: jax.Array) -> jax.Array:
+    """Returns the distance along the table."""
+    return jnp.linalg.norm((start - end)[:2])
 
 
 def _push(
-    settings: Script, memory: _Memory, seen: dict[str, jax.Array]
+    settings: Script, progress: _Progress, observation: dict[str, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    gripper, block, goal = _places(seen)
+    gripper, block, goal = _places(observation)
     way, far = _direction(block, goal)
     behind = block - _BEHIND * way
     side = (gripper - block) - ((gripper - block) * way).sum() * way
-    phase = memory.phase
+    phase = progress.phase
     # From above to the place behind the block, down, along; and up again where the line is lost.
-    phase = jnp.where((phase == _OVER) & (_level(gripper, behind) < 0.015), _DOWN, phase)
+    phase = jnp.where((phase == _OVER) & (_level_distance(gripper, behind) < 0.015), _DOWN, phase)
     phase = jnp.where((phase == _DOWN) & (gripper[2] < block[2] + 0.015), _ACT, phase)
-    lost = (_level(side, jnp.zeros(3)) > 0.03) | (((block - gripper) * way).sum() < 0.0)
+    lost = (_level_distance(side, jnp.zeros(3)) > 0.03) | (((block - gripper) * way).sum() < 0.0)
     phase = jnp.where((phase == _ACT) & lost & (far > 0.03), _OVER, phase)
     phase = jnp.where((phase == _ACT) & (far < 0.02), _AFTER, phase)
     phase = jnp.where((phase == _AFTER) & (far > 0.045), _OVER, phase)
     along = gripper + jnp.minimum(0.5 * far, _STRIDE) * way - 1.5 * side
     along = along.at[2].set(block[2])
     targets = jnp.stack([_above(behind, _ABOVE), behind, along, gripper - 0.02 * way])
-    there = jnp.where((phase == _AFTER) & (memory.steps > 1), gripper, targets[phase])
+    target = jnp.where((phase == _AFTER) & (progress.steps > 1), gripper, targets[phase])
     # While it is still low, it rises before it goes anywhere.
     low = (phase == _OVER) & (gripper[2] < block[2] + 0.5 * _ABOVE)
-    there = jnp.where(low, _above(gripper, _ABOVE), there)
-    return _towards(settings, gripper, there, 0.0), phase
+    target = jnp.where(low, _above(gripper, _ABOVE), target)
+    return _towards(settings, gripper, target, 0.0), phase
 
 
 def _slide(
-    settings: Script, memory: _Memory, seen: dict[str, jax.Array]
+    settings: Script, progress: _Progress, observation: dict[str, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    gripper, block, goal = _places(seen)
-    way, far = _direction(memory.block, goal)
-    behind = memory.block - 0.1 * way
-    phase = memory.phase
-    phase = jnp.where((phase == _OVER) & (_level(gripper, behind) < 0.01), _DOWN, phase)
+    gripper, block, goal = _places(observation)
+    way, far = _direction(progress.block, goal)
+    behind = progress.block - 0.1 * way
+    phase = progress.phase
+    phase = jnp.where((phase == _OVER) & (_level_distance(gripper, behind) < 0.01), _DOWN, phase)
     phase = jnp.where((phase == _DOWN) & (gripper[2] < block[2] + 0.01), _ACT, phase)
-    hit = _level(block, memory.block) > 0.03
+    hit = _level_distance(block, progress.block) > 0.03
     phase = jnp.where((phase == _ACT) & hit, _AFTER, phase)
     low = (phase == _OVER) & (gripper[2] < block[2] + 0.5 * _ABOVE)
     over = jnp.where(low, _above(gripper, _ABOVE), _above(behind, _ABOVE))
-    there = jnp.where(phase == _OVER, over, jnp.where(phase == _DOWN, behind, gripper))
-    going = _towards(settings, gripper, there, 0.0)
+    target = jnp.where(phase == _OVER, over, jnp.where(phase == _DOWN, behind, gripper))
+    going = _towards(settings, gripper, target, 0.0)
     side = (gripper - block) - ((gripper - block) * way).sum() * way
     fast = settings.speed * jnp.sqrt(far) * way - 0.5 * side / _STRIDE
     fast = fast.at[2].set(settings.gain * (block[2] - gripper[2]) / _STRIDE)
@@ -170,14 +170,14 @@ def _slide(
 
 
 def _pick_and_place(
-    settings: Script, memory: _Memory, seen: dict[str, jax.Array]
+    settings: Script, progress: _Progress, observation: dict[str, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    gripper, block, goal = _places(seen)
-    phase = memory.phase
-    phase = jnp.where((phase == _OVER) & (_level(gripper, block) < 0.01), _DOWN, phase)
+    gripper, block, goal = _places(observation)
+    phase = progress.phase
+    phase = jnp.where((phase == _OVER) & (_level_distance(gripper, block) < 0.01), _DOWN, phase)
     down = (phase == _DOWN) & (jnp.linalg.norm(gripper - block) < 0.012)
     phase = jnp.where(down, _ACT, phase)
-    phase = jnp.where((phase == _ACT) & (memory.steps >= 2), _AFTER, phase)
+    phase = jnp.where((phase == _ACT) & (progress.steps >= 2), _AFTER, phase)
     phase = jnp.where((phase == _AFTER) & (jnp.linalg.norm(gripper - block) > 0.05), _OVER, phase)
     targets = jnp.stack([_above(block, _ABOVE), block, gripper, gripper + (goal - block)])
     fingers = jnp.where(phase <= _DOWN, 1.0, -1.0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from gpicljax.envs._stages import apart
+from gpicljax.envs._stages import run_apart
 from gpicljax.envs.fetch import contact
 from gpicljax.envs.fetch.algebra import (
     Axes,
@@ -24,9 +24,9 @@ from gpicljax.envs.fetch.algebra import (
     on_axes,
     plus,
     rotate_matrix,
-    scaled,
-    shifted,
-    solved,
+    scale,
+    shift_diagonal,
+    solve,
 )
 from gpicljax.envs.fetch.scene import (
     FINGER_HALF,
@@ -78,7 +78,7 @@ def pull(hand: Vector, velocity: Vector, target: Vector) -> Vector:
         )
     )
     held, outwards = held_back(hand)
-    return minus((x, y, z), scaled(held, outwards))
+    return minus((x, y, z), scale(held, outwards))
 
 
 def lean(velocity: Vector) -> Vector:
@@ -141,21 +141,21 @@ def on_table(scene: Scene, hand: Vector, velocity: Vector, free: Vector) -> Vect
     def step(
         acceleration: Vector, velocity: Vector, free: Vector, frame: Axes, springs: contact.Springs
     ) -> Vector:
-        wanted = plus(acceleration, scaled(surface.damping, velocity))
-        reply = contact.reply(on_axes(wanted, frame), 0.0, springs)
+        residual = plus(acceleration, scale(surface.damping, velocity))
+        reply = contact.reply(on_axes(residual, frame), 0.0, springs)
         falls = entries(rotate_matrix(contact.fall_matrix(reply), frame))
         force, falls = jax.tree.map(lambda x: x[0] + x[1], (off_axes(reply.force, frame), falls))
-        rest = minus(force, scaled(MASS, minus(acceleration, free)))
-        return plus(acceleration, solved(shifted(falls, MASS), rest))
+        rest = minus(force, scale(MASS, minus(acceleration, free)))
+        return plus(acceleration, solve(shift_diagonal(falls, MASS), rest))
 
     acceleration = free
     for _ in range(_ITERATIONS):
-        acceleration = apart(step, acceleration, velocity, free, frame, springs)
+        acceleration = run_apart(step, acceleration, velocity, free, frame, springs)
     return acceleration
 
 
 def control_of(opening: jax.Array, action: jax.Array) -> jax.Array:
-    """Where fingers `[2, ...]` are to be, in metres, by an action's last number."""
+    """Returns the fingers' target openings `[2, ...]`, in metres, by an action's last number."""
     return jnp.clip(opening + action, 0.0, _MOST_CONTROL)
 
 
@@ -192,8 +192,8 @@ def spread(
     least, most = _LIMIT_IMPEDANCE
     stiff = contact.impedance(room, least, most, _LIMIT_WIDTH)
     depth = stiff * room / (most * _LIMIT_TIME) ** 2
-    asked = -2 / (most * _LIMIT_TIME) * velocity - side * depth
-    held = (room < 0) & (side * (force + pushed - FINGER_MASS * asked) < 0)
+    reference = -2 / (most * _LIMIT_TIME) * velocity - side * depth
+    held = (room < 0) & (side * (force + pushed - FINGER_MASS * reference) < 0)
     weight = jnp.where(held, _LIMIT_MASS * stiff / (1 - stiff), 0.0)
     mass = FINGER_MASS + weight
-    return (force + weight * asked) / mass, mass
+    return (force + weight * reference) / mass, mass

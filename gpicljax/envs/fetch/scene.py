@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from gpicljax.envs.fetch.algebra import Axes, Vector, cross, scaled
+from gpicljax.envs.fetch.algebra import Axes, Vector, cross, scale
 
 STEP, SUBSTEPS = 0.002, 20
 """Seconds in a substep, and substeps in a step."""
@@ -25,7 +25,7 @@ SITE_BELOW = 0.02
 
 
 class Scene(NamedTuple):
-    """What differs from task to task, in metres, m/s and kg.
+    """Constants that differ between tasks, in metres, m/s and kg.
 
     Attributes:
       table: centre along x and y.
@@ -162,8 +162,8 @@ def axes_of(turn: jax.Array | tuple) -> Axes:
     )
 
 
-def turned(turn: jax.Array, spin: Vector, time: float) -> jax.Array:
-    """A quaternion after a short time.
+def rotate_quaternion(turn: jax.Array, spin: Vector, time: float) -> jax.Array:
+    """Returns a quaternion after a short time.
 
     Args:
       turn: `[4, ...]`.
@@ -174,7 +174,7 @@ def turned(turn: jax.Array, spin: Vector, time: float) -> jax.Array:
       `[4, ...]`.
     """
     real, *imaginary = turn
-    step = scaled(0.5 * time, spin)
+    step = scale(0.5 * time, spin)
     added = cross(step, (imaginary[0], imaginary[1], imaginary[2]))
     new = [real - sum(a * b for a, b in zip(step, imaginary, strict=True))]
     new += [b + a * real + c for a, b, c in zip(step, imaginary, added, strict=True)]

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._stages import apart
+from gpicljax.envs._stages import run_apart
 from gpicljax.envs.lunar_lander import scene
 
 SLOP = 0.005  # penetration that is let stand
@@ -29,7 +29,7 @@ Triple = tuple[jax.Array, jax.Array, jax.Array]
 
 
 class Frame(NamedTuple):
-    """Where bodies are: x, y of the centre of mass, cosine and sine of the angle."""
+    """Poses of bodies: x, y of the centre of mass, cosine and sine of the angle."""
 
     x: jax.Array
     y: jax.Array
@@ -48,18 +48,18 @@ def column(values: np.ndarray, like: jax.Array) -> jax.Array:
     return jnp.asarray(values[:, None], like.dtype)
 
 
-def turned(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """A direction in a body's coordinates as one in the world's."""
+def rotate(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
+    """Returns a direction in a body's coordinates as one in the world's."""
     return frame.cos * x - frame.sin * y, frame.sin * x + frame.cos * y
 
 
-def placed(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """A point relative to the centre of mass as one in the world."""
-    x, y = turned(frame, x, y)
+def to_world(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
+    """Returns a point relative to the centre of mass as one in the world."""
+    x, y = rotate(frame, x, y)
     return frame.x + x, frame.y + y
 
 
-def local(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
+def to_local(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
     """The inverse of `placed`."""
     x, y = x - frame.x, y - frame.y
     return frame.cos * x + frame.sin * y, frame.cos * y - frame.sin * x
@@ -93,13 +93,13 @@ def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
 
 def corners(frame: Frame) -> Pair:
     """The six corners of each body in the world, `[6, 2, 3, B]`, or with 1 for 2 slots."""
-    return placed(frame, *entries("corner", frame.x))
+    return to_world(frame, *entries("corner", frame.x))
 
 
 def least(values: jax.Array) -> Pair:
     """The least value along the first axis, and the lowest index that has it, `int32[...]`.
 
-    Both in one go, which a kernel can hold at any size: see `kernel`.
+    Both in one go, which a kernel can hold at any size: see `run_kernel`.
     """
 
     def lower(a: Pair, b: Pair) -> Pair:
@@ -142,7 +142,7 @@ class Side(NamedTuple):
 
 
 class Manifold(NamedTuple):
-    """Where a body and an edge touch.
+    """Contacts of bodies with edges.
 
     Attributes:
       size: `int32`, points in contact: 0, 1 or 2.
@@ -178,15 +178,15 @@ def _axes(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
     nx, ny = face * ey, -face * ex
     x, y = corners(frame)
     edge_separation, _ = least(nx * (x - ax) + ny * (y - ay))
-    mx, my = turned(frame, *entries("normal", ex))
-    each = jnp.minimum(mx * (ax - x) + my * (ay - y), mx * (bx - x) + my * (by - y))
-    most, side = least(-each)
+    mx, my = rotate(frame, *entries("normal", ex))
+    depths = jnp.minimum(mx * (ax - x) + my * (ay - y), mx * (bx - x) + my * (by - y))
+    most, side = least(-depths)
     _, facing = least(nx * mx + ny * my)
     return below, nx, ny, edge_separation, -most, side, facing
 
 
-def _cut(points: tuple, features: tuple, origin: Pair, tangent: Pair, index: jax.Array) -> tuple:
-    """Cuts a segment off at a line: the points, what they are, and whether two are left."""
+def _clip(points: tuple, features: tuple, origin: Pair, tangent: Pair, index: jax.Array) -> tuple:
+    """Clips a segment at a line; returns the points, their features, and whether two are left."""
     (p0x, p0y), (p1x, p1y) = points
     (ox, oy), (tx, ty) = origin, tangent
     d0 = tx * (p0x - ox) + ty * (p0y - oy)
@@ -204,9 +204,9 @@ def _cut(points: tuple, features: tuple, origin: Pair, tangent: Pair, index: jax
     return (pick(keep, *points), pick(crossing, new, points[1])), features, whole
 
 
-def manifold(frame: Frame, edges: Edges) -> Manifold:
-    """Where bodies in given poses touch given edges."""
-    below, nx, ny, edge_separation, side_separation, side, facing = apart(_axes, frame, edges)
+def find_manifold(frame: Frame, edges: Edges) -> Manifold:
+    """Returns the contacts of bodies in given poses with given edges."""
+    below, nx, ny, edge_separation, side_separation, side, facing = run_apart(_axes, frame, edges)
     away = (edge_separation > SKIN) | (side_separation > SKIN)
     on_body = side_separation > 0.98 * edge_separation + 0.001
 
@@ -215,11 +215,11 @@ def manifold(frame: Frame, edges: Edges) -> Manifold:
         like = frame.x
         a, b = (edges.ax, edges.ay), (edges.bx, edges.by)
         chosen = jnp.where(on_body, side, facing)
-        here = placed(frame, *entry_at("corner", chosen, like))
-        following = placed(frame, *entry_at("next", chosen, like))
+        corner = to_world(frame, *entry_at("corner", chosen, like))
+        next_corner = to_world(frame, *entry_at("next", chosen, like))
         normal, plane = entry_at("normal", side, like), entry_at("corner", side, like)
-        reference = pick(on_body, (*here, *following), pick(below, (*a, *b), (*b, *a)))
-        segment = pick(on_body, (*a, *b), (*here, *following))
+        reference = pick(on_body, (*corner, *next_corner), pick(below, (*a, *b), (*b, *a)))
+        segment = pick(on_body, (*a, *b), (*corner, *next_corner))
         following_of = jnp.asarray(scene.NEXT_INDEX.ravel(), jnp.int32)
         body = jnp.arange(3, dtype=jnp.int32)[:, None]
         after = following_of.at[3 * chosen + body].get(mode="promise_in_bounds")
@@ -230,20 +230,20 @@ def manifold(frame: Frame, edges: Edges) -> Manifold:
         )
         kind = jnp.where(on_body, 64 * _FACE, 128 * _FACE)
         features = (kind + chosen, kind + jnp.where(on_body, side, after))
-        across = pick(on_body, turned(frame, *normal), (nx, ny))
+        across = pick(on_body, rotate(frame, *normal), (nx, ny))
         return reference, segment, across, pick(on_body, normal, (nx, ny)), plane, numbers, features
 
-    reference, segment, across, normal, plane, numbers, features = apart(sides)
+    reference, segment, across, normal, plane, numbers, features = run_apart(sides)
     (r1x, r1y, r2x, r2y), (rnx, rny) = reference, across
 
-    def cut(points: tuple, features: tuple) -> tuple:
-        once = _cut(points, features, (r1x, r1y), (rny, -rnx), numbers[0])
+    def clip(points: tuple, features: tuple) -> tuple:
+        once = _clip(points, features, (r1x, r1y), (rny, -rnx), numbers[0])
         return once
 
-    points, features, whole = apart(cut, (segment[:2], segment[2:]), features)
+    points, features, whole = run_apart(clip, (segment[:2], segment[2:]), features)
 
     def finish(points: tuple, features: tuple) -> Manifold:
-        points, features, still_whole = _cut(points, features, (r2x, r2y), (-rny, rnx), numbers[1])
+        points, features, still_whole = _clip(points, features, (r2x, r2y), (-rny, rnx), numbers[1])
         near0, near1 = (rnx * (x - r1x) + rny * (y - r1y) <= SKIN for x, y in points)
         # Where only the second point is near, it is the only one.
         first, second = pick(near0, points[0], points[1]), points[1]
@@ -253,34 +253,34 @@ def manifold(frame: Frame, edges: Edges) -> Manifold:
             size=jnp.where(whole & still_whole & ~away, count, 0),
             side=Side(on_body, normal, pick(on_body, plane, (r1x, r1y))),
             points=(
-                pick(on_body, first, local(frame, *first)),
-                pick(on_body, second, local(frame, *second)),
+                pick(on_body, first, to_local(frame, *first)),
+                pick(on_body, second, to_local(frame, *second)),
             ),
             feature=(feature + 256 * on_body, features[1] + 256 * on_body),
         )
 
-    return apart(finish, points, features)
+    return run_apart(finish, points, features)
 
 
 def _facts(
     frame: Frame, side: Side, points: Pair
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
     """Normal from the ground into the body, the contact point, and its distance to the plane."""
-    nx, ny = pick(side.on_body, turned(frame, *side.normal), side.normal)
-    ox, oy = pick(side.on_body, placed(frame, *side.plane), side.plane)
-    x, y = pick(side.on_body, points, placed(frame, *points))
+    nx, ny = pick(side.on_body, rotate(frame, *side.normal), side.normal)
+    ox, oy = pick(side.on_body, to_world(frame, *side.plane), side.plane)
+    x, y = pick(side.on_body, points, to_world(frame, *points))
     distance = (x - ox) * nx + (y - oy) * ny
     flip = jnp.where(side.on_body, -1.0, 1.0).astype(nx.dtype)
     return flip * nx, flip * ny, x, y, distance
 
 
 class Rows(NamedTuple):
-    """Velocity constraints of contacts: what stays the same over a step's iterations.
+    """Velocity constraints of contacts, constant over a step's iterations.
 
     Attributes:
       normal: from the ground into the body.
       arm: the two points, relative to the centre of mass.
-      one: effective mass along the normal of each point; 0 where there is no such point.
+      single: effective mass along the normal of each point; 0 where there is no such point.
       slide: effective mass along the tangent of each point; 0 where there is no such point.
       coupling: k11, k12, k22 of the two points.
       inverse: of that matrix.
@@ -289,7 +289,7 @@ class Rows(NamedTuple):
 
     normal: Pair
     arm: tuple[Pair, Pair]
-    one: Pair
+    single: Pair
     slide: Pair
     coupling: Triple
     inverse: Triple
@@ -309,7 +309,7 @@ def rows(frame: Frame, m: Manifold) -> Rows:
             arms.append((x - half * nx - frame.x, y - half * ny - frame.y))
         return (nx, ny), arms
 
-    (nx, ny), arms = apart(geometry)
+    (nx, ny), arms = run_apart(geometry)
     inverse_mass = column(scene.INVERSE_MASS, frame.x)
     inverse_inertia = column(scene.INVERSE_INERTIA, frame.x)
     p, q = (rx * ny - ry * nx for rx, ry in arms)
@@ -324,7 +324,7 @@ def rows(frame: Frame, m: Manifold) -> Rows:
     return Rows(
         normal=(nx, ny),
         arm=(arms[0], arms[1]),
-        one=(jnp.where(first, 1 / k11, 0), jnp.where(pair, 1 / k22, 0)),
+        single=(jnp.where(first, 1 / k11, 0), jnp.where(pair, 1 / k22, 0)),
         slide=(jnp.where(first, slide[0], 0), jnp.where(pair, slide[1], 0)),
         coupling=(k11, k12, k22),
         inverse=(scale * k22, -scale * k12, scale * k11),
@@ -335,8 +335,8 @@ def rows(frame: Frame, m: Manifold) -> Rows:
 Impulses = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # normal 0, 1; tangential 0, 1
 
 
-def _pushed(velocity: Triple, arm: Pair, px: jax.Array, py: jax.Array) -> Triple:
-    """Velocities after an impulse (px, py) at a point."""
+def _apply_impulse(velocity: Triple, arm: Pair, px: jax.Array, py: jax.Array) -> Triple:
+    """Returns velocities after an impulse (px, py) at a point."""
     vx, vy, spin = velocity
     rx, ry = arm
     vx = vx + column(scene.INVERSE_MASS, vx) * px
@@ -348,7 +348,7 @@ def push(velocity: Triple, r: Rows, impulses: Impulses) -> Triple:
     """Applies impulses at the two points of contacts."""
     nx, ny = r.normal
     for arm, along, across in zip(r.arm, impulses[:2], impulses[2:], strict=True):
-        velocity = _pushed(velocity, arm, along * nx + across * ny, along * ny - across * nx)
+        velocity = _apply_impulse(velocity, arm, along * nx + across * ny, along * ny - across * nx)
     return velocity
 
 
@@ -376,20 +376,20 @@ def solve(r: Rows, velocity: Triple, old: Impulses) -> tuple[Triple, Impulses]:
     slides = []
     for point in range(2):
         arm = r.arm[point]
-        change = apart(rub, velocity, arm, r.slide[point], old[point], old[2 + point])
-        velocity = apart(_pushed, velocity, arm, change * ny, -change * nx)
+        change = run_apart(rub, velocity, arm, r.slide[point], old[point], old[2 + point])
+        velocity = run_apart(_apply_impulse, velocity, arm, change * ny, -change * nx)
         slides.append(old[2 + point] + change)
 
     def press(velocity: Triple) -> Pair:
         zero = jnp.zeros_like(nx)
         b0, b1 = (ux * nx + uy * ny for ux, uy in (speed(velocity, arm) for arm in r.arm))
         k11, k12, k22 = r.coupling
-        single = jnp.maximum(old[0] - r.one[0] * b0, 0)
+        single = jnp.maximum(old[0] - r.single[0] * b0, 0)
         b0 = b0 - k11 * old[0] - k12 * old[1]
         b1 = b1 - k12 * old[0] - k22 * old[1]
         both0 = -(r.inverse[0] * b0 + r.inverse[1] * b1)
         both1 = -(r.inverse[1] * b0 + r.inverse[2] * b1)
-        only0, only1 = -r.one[0] * b0, -r.one[1] * b1
+        only0, only1 = -r.single[0] * b0, -r.single[1] * b1
         new0, new1 = old[0], old[1]
         for valid, x0, x1 in (
             ((b0 >= 0) & (b1 >= 0), zero, zero),
@@ -398,23 +398,23 @@ def solve(r: Rows, velocity: Triple, old: Impulses) -> tuple[Triple, Impulses]:
             ((both0 >= 0) & (both1 >= 0), both0, both1),
         ):  # what comes last is tried first
             new0, new1 = jnp.where(valid, x0, new0), jnp.where(valid, x1, new1)
-        new0 = jnp.where(r.pair, new0, jnp.where(r.one[0] > 0, single, old[0]))
+        new0 = jnp.where(r.pair, new0, jnp.where(r.single[0] > 0, single, old[0]))
         return new0 - old[0], jnp.where(r.pair, new1, old[1]) - old[1]
 
-    pressed = apart(press, velocity)
+    pressed = run_apart(press, velocity)
     for arm, change in zip(r.arm, pressed, strict=True):
-        velocity = _pushed(velocity, arm, change * nx, change * ny)
+        velocity = _apply_impulse(velocity, arm, change * nx, change * ny)
     return velocity, (old[0] + pressed[0], old[1] + pressed[1], slides[0], slides[1])
 
 
 def correct(
-    pose: Triple, both: Manifold, active: jax.Array, stiffness: float
+    pose: Triple, manifolds: Manifold, active: jax.Array, stiffness: float
 ) -> tuple[Triple, jax.Array]:
     """One pass of position corrections over both contacts of each body.
 
     Args:
       pose: x, y, angle, each `[3, B]`.
-      both: manifolds, leaves `[2, 3, B]`, in the order of solution.
+      manifolds: manifolds, leaves `[2, 3, B]`, in the order of solution.
       active: `bool[3, B]`; elsewhere nothing moves.
       stiffness: share of the penetration that is undone.
 
@@ -423,12 +423,12 @@ def correct(
     """
     inverse_mass = column(scene.INVERSE_MASS, pose[0])
     inverse_inertia = column(scene.INVERSE_INERTIA, pose[0])
-    points = tuple(jnp.stack(component, 1) for component in zip(*both.points, strict=True))
+    points = tuple(jnp.stack(component, 1) for component in zip(*manifolds.points, strict=True))
 
-    def one(turn: jax.Array, loop: tuple) -> tuple:
+    def correct_point(turn: jax.Array, loop: tuple) -> tuple:
         (x, y, angle), least = loop
         contact, point = turn // 2, turn % 2
-        size, side = jax.tree.map(lambda leaf: leaf[contact], (both.size, both.side))
+        size, side = jax.tree.map(lambda leaf: leaf[contact], (manifolds.size, manifolds.side))
         frame = frame_of((x, y, angle))
         nx, ny, px, py, distance = _facts(
             frame, side, (points[0][contact, point], points[1][contact, point])
@@ -444,4 +444,4 @@ def correct(
         angle = angle + inverse_inertia * arm * impulse
         return (x, y, angle), least
 
-    return jax.lax.fori_loop(0, 4, one, (pose, jnp.zeros_like(pose[0])))
+    return jax.lax.fori_loop(0, 4, correct_point, (pose, jnp.zeros_like(pose[0])))

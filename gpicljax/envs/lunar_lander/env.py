@@ -14,7 +14,14 @@ from jax.typing import DTypeLike
 from gpicljax import spaces
 from gpicljax.checks import Range
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import Count, NotNegative, Probability, check_order, check_pair, widened
+from gpicljax.envs._checks import (
+    Count,
+    NotNegative,
+    Probability,
+    check_order,
+    check_pair,
+    expand_ranges,
+)
 from gpicljax.envs.lunar_lander import joint, physics, scene, view
 from gpicljax.envs.lunar_lander.scene import HEIGHT, SCALE, STEP, WIDTH, World
 
@@ -151,8 +158,8 @@ class LunarLander(Environment[Params, Task, State]):
         )
 
     def make_params(self, **overrides: Any) -> Params:
-        """As `Environment.make_params`; one number for a range is both its ends."""
-        return super().make_params(**widened(overrides, _RANGES))
+        """Returns the params; one number for a range is both its ends."""
+        return super().make_params(**expand_ranges(overrides, _RANGES))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for a range out of order, gravity not within (-12, 0), and the like."""
@@ -316,7 +323,7 @@ class LunarLander(Environment[Params, Task, State]):
         world = state.world
         x, y, angle = self._origin(state)
         vx, vy, spin = world.velocity[:, 0]
-        seen = [
+        values = [
             (x - WIDTH / 2) / (WIDTH / 2),
             (y - (HEIGHT / 4 + _FEET)) / (HEIGHT / 2),
             vx * (WIDTH / 2 * STEP),
@@ -325,7 +332,7 @@ class LunarLander(Environment[Params, Task, State]):
             20 * STEP * spin,
             *world.legs.astype(angle.dtype),
         ]
-        return jnp.stack(seen)
+        return jnp.stack(values)
 
     # Spaces and views ------------------------------------------------------------------------
 
@@ -344,7 +351,7 @@ class LunarLander(Environment[Params, Task, State]):
         return [-x for x in high[:6]] + [0, 0], high
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What an expert needs.
+        """Returns the knowledge that an expert needs.
 
         Returns:
           `observation`: float `[8]`, see `observe`; `clearance`: float `[]`, height of the
@@ -406,14 +413,14 @@ class LunarLander(Environment[Params, Task, State]):
         x, y, angle = (float(v) for v in self._origin(state))
         vx, vy, _ = (float(v) for v in state.world.velocity[:, 0])
         legs = int(state.world.legs.sum())
-        how = "flying" if legs == 0 else f"{legs} leg{'s' if legs > 1 else ''} down"
+        status = "flying" if legs == 0 else f"{legs} leg{'s' if legs > 1 else ''} down"
         if bool(state.world.crashed):
-            how = "crashed"
+            status = "crashed"
         elif bool(state.world.asleep):
-            how = "landed"
+            status = "landed"
         return (
-            f"{how}, {x - WIDTH / 2:+.1f} m beside and {y - HEIGHT / 4 - _FEET:+.1f} m above the "
-            f"pad, moving ({vx:+.1f}, {vy:+.1f}) m/s, tilted {np.rad2deg(angle):+.0f} degrees, "
+            f"{status}, {x - WIDTH / 2:+.1f} m beside and {y - HEIGHT / 4 - _FEET:+.1f} m above "
+            f"the pad, moving ({vx:+.1f}, {vy:+.1f}) m/s, tilted {np.rad2deg(angle):+.0f} degrees, "
             f"step {int(state.steps)} of {int(task.horizon)}"
         )
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._stages import kernel
+from gpicljax.envs._stages import run_kernel
 from gpicljax.envs.lunar_lander import contact, joint, scene
 from gpicljax.envs.lunar_lander.contact import Edges, Triple, column, frame_of, least
 from gpicljax.envs.lunar_lander.scene import STEP, World
@@ -27,8 +27,8 @@ _MARGIN = 0.03  # beyond the skin: a body farther away cannot touch
 _ORDER = (1, 0)  # the joints, in the order of solution
 
 
-def stacked(triples: list[Triple]) -> Triple:
-    """Per-body triples `[B]` as one triple `[3, B]`."""
+def stack_bodies(triples: list[Triple]) -> Triple:
+    """Stacks per-body triples `[B]` to one triple `[3, B]`."""
     x, y, z = (jnp.stack(component) for component in zip(*triples, strict=True))
     return x, y, z
 
@@ -46,10 +46,10 @@ def slot_of(tree: ArrayTree, slot: int) -> Any:
 def joint_rows(world: World) -> tuple[list[joint.Row], jax.Array, jax.Array]:
     """The joints' constraints, their limit states, and their impulses to start from."""
     limit = joint.limit_states(world.pose[2])
-    both = joint.rows(world.pose[2], limit)
+    constraints = joint.rows(world.pose[2], limit)
     stop = jnp.where((limit == world.limit) & (limit != 0), world.joint[2], 0)
     impulses = jax.lax.dynamic_update_index_in_dim(world.joint, stop, 2, 0)
-    return [slot_of(both, leg) for leg in range(2)], limit, impulses
+    return [slot_of(constraints, leg) for leg in range(2)], limit, impulses
 
 
 def warm(
@@ -75,8 +75,8 @@ def joint_sweep(
     return bodies, impulses
 
 
-def integrated(pose: Triple, velocity: Triple, time: jax.Array | float) -> tuple[Triple, Triple]:
-    """Poses after a time, and the velocities, which have upper limits."""
+def integrate(pose: Triple, velocity: Triple, time: jax.Array | float) -> tuple[Triple, Triple]:
+    """Returns poses after a time, and the velocities, which have upper limits."""
     vx, vy, spin = velocity
     shift = time * jnp.sqrt(vx * vx + vy * vy)
     slower = jnp.where(shift > _MOST_SHIFT, _MOST_SHIFT / jnp.where(shift > 0, shift, 1), 1)
@@ -99,12 +99,12 @@ def joint_corrections(limit: jax.Array, bodies: list[Triple]) -> tuple[list[Trip
     return bodies, fine
 
 
-def unstacked(joints: jax.Array) -> list[joint.Impulses]:
+def split_joints(joints: jax.Array) -> list[joint.Impulses]:
     """Impulses `[4, 2, B]` by joint."""
     return [(joints[0, leg], joints[1, leg], joints[2, leg], joints[3, leg]) for leg in range(2)]
 
 
-def restacked(impulses: list[joint.Impulses]) -> jax.Array:
+def stack_joints(impulses: list[joint.Impulses]) -> jax.Array:
     """The inverse of `unstacked`."""
     return jnp.stack([jnp.stack(row) for row in zip(*impulses, strict=True)])
 
@@ -125,16 +125,16 @@ def fly(world: World, heights: jax.Array, patience: int) -> tuple[World, jax.Arr
 
     def velocities() -> tuple:
         rows, limit, joints = joint_rows(world)
-        impulses = unstacked(joints)
+        impulses = split_joints(joints)
         velocity = (world.velocity[0], world.velocity[1], world.velocity[2])
         loop = (warm(rows, bodies_of(velocity), impulses), impulses)
         bodies, impulses = jax.lax.fori_loop(
             0, VELOCITY_ITERATIONS, lambda _, loop: joint_sweep(rows, *loop), loop
         )
-        pose, velocity = integrated(start, stacked(bodies), STEP)
+        pose, velocity = integrate(start, stack_bodies(bodies), STEP)
         return pose, velocity, impulses, limit
 
-    pose, velocity, impulses, limit = kernel(velocities)
+    pose, velocity, impulses, limit = run_kernel(velocities)
 
     def positions() -> tuple:
         near = _near_ground(world, pose, heights)
@@ -150,22 +150,22 @@ def fly(world: World, heights: jax.Array, patience: int) -> tuple[World, jax.Arr
             correct,
             (bodies_of(pose), near, jnp.zeros((), jnp.int32)),
         )
-        return stacked(bodies), fine & ~near
+        return stack_bodies(bodies), fine & ~near
 
-    end, holds = kernel(positions)
-    boxes = followed(Boxes(world.box, world.nearby, world.order), start, end, heights)
+    end, holds = run_kernel(positions)
+    boxes = move_boxes(Boxes(world.box, world.nearby, world.order), start, end, heights)
     flown = dataclasses.replace(
         world,
         pose=jnp.stack(end),
         velocity=jnp.stack(velocity),
-        joint=restacked(impulses),
+        joint=stack_joints(impulses),
         limit=limit,
         box=boxes.box,
         nearby=boxes.nearby,
         order=boxes.order,
         touching=jnp.zeros_like(world.touching),
         feature=jnp.full_like(world.feature, -1),
-        still=jnp.zeros_like(world.still),
+        rest_time=jnp.zeros_like(world.rest_time),
     )
     return flown, holds
 
@@ -215,8 +215,8 @@ def _bounds(pose: Triple) -> tuple[jax.Array, jax.Array]:
     return low - contact.SKIN / 2, contact.SKIN / 2 - high
 
 
-def followed(boxes: Boxes, start: Triple, end: Triple, heights: jax.Array) -> Boxes:
-    """The boxes after a motion: whichever contact begins first is also solved differently."""
+def move_boxes(boxes: Boxes, start: Triple, end: Triple, heights: jax.Array) -> Boxes:
+    """Moves the boxes; the contact that begins first is also solved differently."""
     (low0, high0), (low1, high1) = _bounds(start), _bounds(end)
     low, high = jnp.minimum(low0, low1), jnp.maximum(high0, high1)
     left = ((low < boxes.box[:2]) | (high > boxes.box[2:])).any(0)

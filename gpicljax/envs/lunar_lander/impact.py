@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gpicljax.envs._stages import apart
+from gpicljax.envs._stages import run_apart
 from gpicljax.envs.lunar_lander.contact import (
     SLOP,
     Edges,
@@ -27,8 +27,8 @@ from gpicljax.envs.lunar_lander.contact import (
     frame_of,
     least,
     pick,
-    placed,
-    turned,
+    rotate,
+    to_world,
 )
 
 _TARGET = SLOP  # the distance at which a body counts as touching
@@ -43,7 +43,7 @@ class Sweep(NamedTuple):
     end: Triple
 
     def at(self, time: jax.Array) -> Frame:
-        """Where the body is at a time in [0, 1]."""
+        """Returns the body's frame at a time in [0, 1]."""
         x, y, angle = ((1 - time) * a + time * b for a, b in zip(self.start, self.end, strict=True))
         return frame_of((x, y, angle))
 
@@ -77,8 +77,8 @@ def _nearest(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
     to_corner = (px - share * ex) ** 2 + (py - share * ey) ** 2
     nearest_corner, corner = least(to_corner)
 
-    mx, my = turned(frame, *entries("normal", ex))
-    fx, fy = placed(frame, *entries("next", ex))
+    mx, my = rotate(frame, *entries("normal", ex))
+    fx, fy = to_world(frame, *entries("next", ex))
     length = (fx - x) * -my + (fy - y) * mx
 
     def end(gx: jax.Array, gy: jax.Array) -> Pair:
@@ -98,7 +98,7 @@ def _nearest(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
 
 def _closest(frame: Frame, edges: Edges) -> tuple[jax.Array, jax.Array, _Axis]:
     """Distance of body and edge, whether they overlap, and the axis between closest features."""
-    nearest_corner, corner, nearest_side, side, overlapped = apart(_nearest, frame, edges)
+    nearest_corner, corner, nearest_side, side, overlapped = run_apart(_nearest, frame, edges)
     ax, ay, bx, by = edges
     ex, ey = bx - ax, by - ay
     length2 = ex * ex + ey * ey
@@ -106,7 +106,7 @@ def _closest(frame: Frame, edges: Edges) -> tuple[jax.Array, jax.Array, _Axis]:
     distance = jnp.sqrt(jnp.minimum(nearest_side, nearest_corner))
 
     def axis() -> _Axis:
-        x, y = placed(frame, *entry_at("corner", corner, ex))
+        x, y = to_world(frame, *entry_at("corner", corner, ex))
         along = ((x - ax) * ex + (y - ay) * ey) / length2
         share = jnp.clip(along, 0, 1)
         qx, qy = ax + share * ex, ay + share * ey
@@ -119,14 +119,14 @@ def _closest(frame: Frame, edges: Edges) -> tuple[jax.Array, jax.Array, _Axis]:
         normal, plane = entry_at("normal", side, ex), entry_at("corner", side, ex)
         return _Axis(on_body, pick(on_body, normal, across), pick(on_body, plane, (qx, qy)))
 
-    return distance, overlapped, apart(axis)
+    return distance, overlapped, run_apart(axis)
 
 
 def _measure(frame: Frame, axis: _Axis) -> tuple[Pair, Pair]:
     """An axis in the world: its direction and origin."""
     return (
-        pick(axis.on_body, turned(frame, *axis.direction), axis.direction),
-        pick(axis.on_body, placed(frame, *axis.origin), axis.origin),
+        pick(axis.on_body, rotate(frame, *axis.direction), axis.direction),
+        pick(axis.on_body, to_world(frame, *axis.origin), axis.origin),
     )
 
 
@@ -142,7 +142,7 @@ def _deepest(frame: Frame, edges: Edges, axis: _Axis) -> tuple[jax.Array, Pair]:
         index = jnp.where(axis.on_body, at_b < at_a, corner)
         return jnp.where(axis.on_body, jnp.minimum(at_a, at_b), deepest), index
 
-    deepest, index = apart(search)
+    deepest, index = run_apart(search)
     end = pick(index == 0, (edges.ax, edges.ay), (edges.bx, edges.by))
     return deepest, pick(axis.on_body, end, entry_at("corner", index, deepest))
 
@@ -150,12 +150,12 @@ def _deepest(frame: Frame, edges: Edges, axis: _Axis) -> tuple[jax.Array, Pair]:
 def _separation(frame: Frame, axis: _Axis, witness: Pair) -> jax.Array:
     """The separation of a given corner or end along an axis."""
     (nx, ny), (ox, oy) = _measure(frame, axis)
-    x, y = pick(axis.on_body, witness, placed(frame, *witness))
+    x, y = pick(axis.on_body, witness, to_world(frame, *witness))
     return nx * (x - ox) + ny * (y - oy)
 
 
 def time_of_impact(sweep: Sweep, edges: Edges, active: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """When bodies come within `_TARGET` of edges.
+    """Returns the times at which bodies come within `_TARGET` of edges.
 
     Args:
       sweep: the motion, leaves broadcastable to `[2, 3, B]`.
@@ -169,40 +169,40 @@ def time_of_impact(sweep: Sweep, edges: Edges, active: jax.Array) -> tuple[jax.A
 
     def settle_point(loop: tuple) -> tuple:
         # The deepest point, again and again until it stays on the target.
-        now, later, axis, searching, stays, hit, count = loop
-        depth, witness = _deepest(sweep.at(later), edges, axis)
+        low, high, axis, searching, stays, hit, count = loop
+        depth, witness = _deepest(sweep.at(high), edges, axis)
         beyond = depth > _TARGET + _TOLERANCE
         arrived = ~beyond & (depth > _TARGET - _TOLERANCE)
-        before = _separation(sweep.at(now), axis, witness)
+        before = _separation(sweep.at(low), axis, witness)
         failed = ~beyond & ~arrived & (before < _TARGET - _TOLERANCE)
         touching = ~beyond & ~arrived & ~failed & (before <= _TARGET + _TOLERANCE)
         stays = stays | (searching & (beyond | failed | touching))
         hit = hit | (searching & touching)
-        next_now = jnp.where(searching & arrived, later, now)
+        next_low = jnp.where(searching & arrived, high, low)
         searching = searching & ~(beyond | arrived | failed | touching)
-        root = _root(sweep, axis, witness, (now, before), (later, depth), searching)
-        later = jnp.where(searching, root, later)
+        root = _root(sweep, axis, witness, (low, before), (high, depth), searching)
+        high = jnp.where(searching, root, high)
         count = count + 1
-        return next_now, later, axis, searching & (count < _MOST_POINTS), stays, hit, count
+        return next_low, high, axis, searching & (count < _MOST_POINTS), stays, hit, count
 
     def settle_axis(loop: tuple) -> tuple:
-        now, hit, active, count = loop
-        distance, overlapped, axis = _closest(sweep.at(now), edges)
+        low, hit, active, count = loop
+        distance, overlapped, axis = _closest(sweep.at(low), edges)
         touching = ~overlapped & (distance < _TARGET + _TOLERANCE)
         hit = hit | (active & touching)
         active = active & ~overlapped & ~touching
-        start = (now, jnp.ones_like(now), axis, active, ~active, hit, jnp.zeros((), jnp.int32))
-        now, _, _, _, stays, hit, _ = jax.lax.while_loop(
+        start = (low, jnp.ones_like(low), axis, active, ~active, hit, jnp.zeros((), jnp.int32))
+        low, _, _, _, stays, hit, _ = jax.lax.while_loop(
             lambda loop: loop[3].any(), settle_point, start
         )
-        return now, hit, active & ~stays, count + 1
+        return low, hit, active & ~stays, count + 1
 
     zero = jnp.zeros(active.shape, sweep.start[0].dtype)
     start = (zero, jnp.zeros_like(active), active, jnp.zeros((), jnp.int32))
-    now, hit, _, _ = jax.lax.while_loop(
+    time, hit, _, _ = jax.lax.while_loop(
         lambda loop: loop[2].any() & (loop[3] < _MOST_AXES), settle_axis, start
     )
-    return now, hit
+    return time, hit
 
 
 def _root(
@@ -211,18 +211,18 @@ def _root(
     """The time at which a point's separation is `_TARGET`; brackets are (time, separation)."""
 
     def body(loop: tuple) -> tuple:
-        t1, s1, t2, s2, found, searching, count = loop
+        t1, s1, t2, s2, root, searching, count = loop
         slope = jnp.where(s2 == s1, 1, s2 - s1)
         secant = t1 + (_TARGET - s1) * (t2 - t1) / slope
         middle = jnp.where(count % 2 == 1, secant, 0.5 * (t1 + t2))
         s = _separation(sweep.at(middle), axis, witness)
         done = jnp.abs(s - _TARGET) < _TOLERANCE
-        found = jnp.where(searching & done, middle, found)
+        root = jnp.where(searching & done, middle, root)
         searching = searching & ~done
         positive = s > _TARGET
         t1, s1 = pick(searching & positive, (middle, s), (t1, s1))
         t2, s2 = pick(searching & ~positive, (middle, s), (t2, s2))
-        return t1, s1, t2, s2, found, searching & (count + 1 < _MOST_ROOTS), count + 1
+        return t1, s1, t2, s2, root, searching & (count + 1 < _MOST_ROOTS), count + 1
 
     start = (*near, *far, far[0], searching, jnp.zeros((), jnp.int32))
     return jax.lax.while_loop(lambda loop: loop[5].any(), body, start)[4]

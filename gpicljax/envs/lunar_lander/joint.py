@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._stages import apart
+from gpicljax.envs._stages import run_apart
 from gpicljax.envs.lunar_lander import scene
 
 POINT_SLOP = 0.005
@@ -70,7 +70,7 @@ def limit_states(angles: jax.Array) -> jax.Array:
 
 
 class Row(NamedTuple):
-    """Velocity constraints of joints: what stays the same over a step's iterations.
+    """Velocity constraints of joints, constant over a step's iterations.
 
     Attributes:
       arms: see `_arms`.
@@ -91,7 +91,7 @@ def rows(angles: jax.Array, limit: jax.Array) -> Row:
     """Prepares the velocity constraints of both joints, leaves `[2, B]`."""
     mass_a, inertia_a, mass_b, inertia_b = _masses(0)
     away = _column(scene.LEG_SIDE * scene.LEG_AWAY, angles)
-    ax, ay, bx, by = apart(_arms, away, angles[:1], angles[1:])
+    ax, ay, bx, by = run_apart(_arms, away, angles[:1], angles[1:])
     k33 = inertia_a + inertia_b
 
     def matrix() -> tuple[jax.Array, ...]:
@@ -101,14 +101,14 @@ def rows(angles: jax.Array, limit: jax.Array) -> Row:
         k13, k23 = -inertia_a * ay - inertia_b * by, inertia_a * ax + inertia_b * bx
         return k11, k12, k13, k22, k23
 
-    k11, k12, k13, k22, k23 = apart(matrix)
+    k11, k12, k13, k22, k23 = run_apart(matrix)
     two = 1 / (k11 * k22 - k12 * k12)
     c11, c12, c13 = k22 * k33 - k23 * k23, k13 * k23 - k12 * k33, k12 * k23 - k13 * k22
     three = 1 / (k11 * c11 + k12 * c12 + k13 * c13)
     rest = (k11 * k33 - k13 * k13, k12 * k13 - k11 * k23, k11 * k22 - k12 * k12)
-    both = jnp.zeros_like(bx)
+    zeros = jnp.zeros_like(bx)
     return Row(
-        arms=(ax + both, ay + both, bx, by),
+        arms=(ax + zeros, ay + zeros, bx, by),
         couple=(k13, k23),
         two=(two * k22, -two * k12, two * k11),
         three=tuple(three * c for c in (c11, c12, c13, *rest)),
@@ -147,12 +147,12 @@ def solve(
       Velocities of lander and leg, and the impulses.
     """
     _, inertia_a, _, inertia_b = _masses(leg)
-    wanted = float(scene.MOTOR_SPEED[leg])
+    motor_speed = float(scene.MOTOR_SPEED[leg])
 
     def changes() -> Impulses:
         ax, ay, bx, by = r.arms
         most = scene.MOTOR_IMPULSE
-        motor = jnp.clip(old[3] - _MOTOR_MASS * (body[2] - lander[2] - wanted), -most, most)
+        motor = jnp.clip(old[3] - _MOTOR_MASS * (body[2] - lander[2] - motor_speed), -most, most)
         driven = motor - old[3]
         spin_a, spin_b = lander[2] - inertia_a * driven, body[2] + inertia_b * driven
         ux = body[0] - spin_b * by - lander[0] + spin_a * ay
@@ -169,7 +169,7 @@ def solve(
         y = jnp.where(loose, r.two[1] * tx + r.two[2] * ty, y)
         return x, y, jnp.where(loose, -old[2], z), driven
 
-    change = apart(changes)
+    change = run_apart(changes)
     lander, body = push(leg, lander, body, r.arms, change)
     return lander, body, jax.tree.map(jnp.add, old, change)
 

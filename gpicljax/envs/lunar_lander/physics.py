@@ -37,8 +37,8 @@ def _advance_all(world: World, heights: jax.Array, over: jax.Array) -> World:
         need, result = loop
         (indices,) = jnp.nonzero(need, size=group, fill_value=size)
         indices = indices.astype(jnp.int32)
-        some, ground = jax.tree.map(lambda x: x[..., indices], (world, heights))
-        landed = land(some, ground)
+        unsettled, ground = jax.tree.map(lambda x: x[..., indices], (world, heights))
+        landed = land(unsettled, ground)
         result = jax.tree.map(
             lambda old, new: old.at[..., indices].set(new, mode="drop"), result, landed
         )
@@ -50,24 +50,24 @@ def _advance_all(world: World, heights: jax.Array, over: jax.Array) -> World:
 
 def advance_one(world: World, heights: jax.Array, over: jax.Array) -> World:
     """`_advance_all` for one instance."""
-    world, heights = _widened((world, heights))
+    world, heights = _add_batch((world, heights))
     flown, holds = fly(world, heights, _PATIENCE)
     need = ~holds[0] & ~over
-    return _narrowed(jax.lax.cond(need, lambda: land(world, heights), lambda: flown))
+    return _drop_batch(jax.lax.cond(need, lambda: land(world, heights), lambda: flown))
 
 
 def fly_one(world: World, heights: jax.Array) -> World:
     """A step of one instance without contacts."""
-    world, heights = _widened((world, heights))
-    return _narrowed(fly(world, heights, POSITION_ITERATIONS)[0])
+    world, heights = _add_batch((world, heights))
+    return _drop_batch(fly(world, heights, POSITION_ITERATIONS)[0])
 
 
-def _widened(tree: ArrayTree) -> Any:
-    """One instance as a batch."""
+def _add_batch(tree: ArrayTree) -> Any:
+    """Returns one instance as a batch."""
     return jax.tree.map(lambda x: x[..., None], tree)
 
 
-def _narrowed(tree: ArrayTree) -> Any:
+def _drop_batch(tree: ArrayTree) -> Any:
     return jax.tree.map(lambda x: x[..., 0], tree)
 
 

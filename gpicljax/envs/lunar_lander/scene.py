@@ -83,7 +83,7 @@ class World:
       feature: `int32[2, 2, 3]`: which corners or sides meet in each point (second axis).
       impulse: float `[2, 2, 2, 3]`: normal and tangential impulse (second axis) of each point
         (third axis).
-      still: float `[3]`: seconds that each body has been at rest.
+      rest_time: float `[3]`: seconds that each body has been at rest.
       legs: `bool[2]`: contact as the legs' sensors report it.
       crashed: `bool[]`: the lander has touched the ground.
       asleep: `bool[]`: all has come to rest.
@@ -100,7 +100,7 @@ class World:
     touching: jax.Array
     feature: jax.Array
     impulse: jax.Array
-    still: jax.Array
+    rest_time: jax.Array
     legs: jax.Array
     crashed: jax.Array
     asleep: jax.Array
@@ -133,7 +133,7 @@ def first_world(dtype: jnp.dtype) -> World:
         touching=jnp.zeros((2, 3), bool),
         feature=jnp.zeros((2, 2, 3), jnp.int32),
         impulse=jnp.zeros((2, 2, 2, 3), dtype),
-        still=jnp.zeros(3, dtype),
+        rest_time=jnp.zeros(3, dtype),
         legs=jnp.zeros(2, bool),
         crashed=jnp.zeros((), bool),
         asleep=jnp.zeros((), bool),

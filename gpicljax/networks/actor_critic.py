@@ -20,7 +20,7 @@ from gpicljax.typing import ArrayTree
 
 
 class PolicyOutput(NamedTuple):
-    """What a policy network returns: `logits` float `[..., P]` and `value` float `[...]`.
+    """Output of a policy network: `logits` float `[..., P]` and `value` float `[...]`.
 
     For discrete actions the logits are those of the actions; for several choices, those of one
     choice after the other. For continuous actions they are what `policies.GaussianPolicy` reads.
@@ -82,11 +82,11 @@ class ActorCritic(FeedForward):
     @nn.compact
     def __call__(self, inputs: AgentInput) -> PolicyOutput:
         """Inputs with any leading axes -> `PolicyOutput`."""
-        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
-        torso = MLP(self.sizes, self.activation, name="torso")(seen)
+        encoding = Encoder(self.observation_space, name="encoder")(inputs.observation)
+        torso = MLP(self.sizes, self.activation, name="torso")(encoding)
         value_torso = torso
         if self.separate_value:
-            value_torso = MLP(self.sizes, self.activation, name="value_torso")(seen)
+            value_torso = MLP(self.sizes, self.activation, name="value_torso")(encoding)
         value = dense(1, name="value")(value_torso)
         return PolicyOutput(PolicyHead(self.action_space, name="policy")(torso), value[..., 0])
 
@@ -132,10 +132,10 @@ class RecurrentActorCritic(nn.Module):
         return self.core.initial_carry(batch)
 
     def _features(self, inputs: AgentInput) -> jax.Array:
-        seen = self.encoder(inputs.observation)
-        action = spaces.flatten(self.action_space, inputs.last_action).astype(seen.dtype)
-        reward = inputs.last_reward[..., None].astype(seen.dtype)
-        return self.torso(jnp.concatenate([seen, action, reward], axis=-1))
+        encoding = self.encoder(inputs.observation)
+        action = spaces.flatten(self.action_space, inputs.last_action).astype(encoding.dtype)
+        reward = inputs.last_reward[..., None].astype(encoding.dtype)
+        return self.torso(jnp.concatenate([encoding, action, reward], axis=-1))
 
     def _core_input(self, inputs: AgentInput, features: jax.Array) -> Any:
         return features if self.event is None else self.event(inputs)

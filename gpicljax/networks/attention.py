@@ -70,7 +70,7 @@ def causal_attention(
         window = span = None
     if implementation in ("auto", "cudnn"):
         fits = plain and offset == 0 and (span is None or tokens_per_step == 1)
-        fused = partial(_fused, span=span)
+        fused = partial(_fused_attention, span=span)
         if fits and _runs_fused(fused, q, k, v, implementation):
             if implementation == "cudnn":
                 return fused(q, k, v)
@@ -78,12 +78,12 @@ def causal_attention(
                 q, k, v, cuda=fused, default=partial(tiled_attention, first=None, span=span)
             )
         if implementation == "cudnn":
-            accepted = (
+            accepted_values = (
                 "an NVIDIA GPU with cuDNN, float16 or bfloat16, heads of a multiple of 8 to 128, "
                 "and neither starts, nor a cache, nor a window over steps of several tokens"
             )
-            given = f"cudnn with {q.dtype}, [B, H, d, T] = {q.shape}"
-            raise ValueError(refusal("implementation", given, accepted))
+            case = f"cudnn with {q.dtype}, [B, H, d, T] = {q.shape}"
+            raise ValueError(refusal("implementation", case, accepted_values))
     if first is None and not (plain and span is None):
         if starts is None:
             positions = jnp.arange(offset, offset + length, dtype=jnp.int32)[None]
@@ -127,10 +127,10 @@ def earliest_keys(
     """
     back = positions
     if window is not None:
-        own = positions % tokens_per_step
-        back = jnp.minimum(back, (window - 1) * tokens_per_step + own)
-    here = jnp.arange(offset, offset + positions.shape[1], dtype=jnp.int32)
-    return jnp.maximum(here - back, 0)
+        token = positions % tokens_per_step
+        back = jnp.minimum(back, (window - 1) * tokens_per_step + token)
+    query_places = jnp.arange(offset, offset + positions.shape[1], dtype=jnp.int32)
+    return jnp.maximum(query_places - back, 0)
 
 
 def _check(
@@ -143,7 +143,7 @@ def _check(
     first: jax.Array | None,
     implementation: str,
 ) -> None:
-    """Everything static; shapes are `[B, H, d, T]`."""
+    """Refuses arguments that do not fit together; all checks are static."""
     check_choice("implementation", implementation, IMPLEMENTATIONS)
     shapes = f"{q.shape}, {k.shape}, {v.shape}"
     check(q.ndim == k.ndim == v.ndim == 4, "q, k, v", shapes, "[B, H, d, T] each")
@@ -152,21 +152,21 @@ def _check(
     check(same, "q, k, v", f"{q.dtype}, {k.dtype}, {v.dtype}", "one float type")
     batch, heads, width, length = q.shape
     fits = k.shape[:3] == q.shape[:3] and k.shape[3] >= length and v.shape == k.shape
-    accepted = f"[B, H, d, S] = {(batch, heads, width)} and S >= {length}, as q has"
-    check(fits, "k, v", f"{k.shape}, {v.shape}", accepted)
+    accepted_values = f"[B, H, d, S] = {(batch, heads, width)} and S >= {length}, as q has"
+    check(fits, "k, v", f"{k.shape}, {v.shape}", accepted_values)
     check_at_least(1, window=window, tokens_per_step=tokens_per_step)
     if starts is not None:
-        alone = first is None and k.shape == q.shape
-        check(alone, "starts", "starts beside `first`, or with more keys", "`first` instead")
-        wanted = (length // tokens_per_step, batch)
-        fits = starts.shape == wanted and length % tokens_per_step == 0
-        accepted = f"[T / tokens_per_step, B] = {wanted}"
-        check(fits, "starts", starts.shape, accepted)
+        fits = first is None and k.shape == q.shape
+        check(fits, "starts", "starts beside `first`, or with more keys", "`first` instead")
+        expected = (length // tokens_per_step, batch)
+        fits = starts.shape == expected and length % tokens_per_step == 0
+        accepted_values = f"[T / tokens_per_step, B] = {expected}"
+        check(fits, "starts", starts.shape, accepted_values)
     if first is not None:
         check(first.shape == (batch, length), "first", first.shape, f"[B, T] = {(batch, length)}")
 
 
-def _fused(q: jax.Array, k: jax.Array, v: jax.Array, span: int | None) -> jax.Array:
+def _fused_attention(q: jax.Array, k: jax.Array, v: jax.Array, span: int | None) -> jax.Array:
     window = None if span is None else (span - 1, 0)
     q, k, v = (x.transpose(0, 3, 1, 2) for x in (q, k, v))
     out = jax.nn.dot_product_attention(
@@ -175,9 +175,9 @@ def _fused(q: jax.Array, k: jax.Array, v: jax.Array, span: int | None) -> jax.Ar
     return out.transpose(0, 2, 3, 1)
 
 
-def _runs_fused(fused: Any, q: jax.Array, k: jax.Array, v: jax.Array, wanted: str) -> bool:
-    """Whether cuDNN takes these shapes, here: tracing it says so, before anything is compiled."""
-    if wanted == "auto" and jax.default_backend() != "gpu":
+def _runs_fused(fused: Any, q: jax.Array, k: jax.Array, v: jax.Array, implementation: str) -> bool:
+    """Returns whether cuDNN takes these shapes on this machine, by tracing without compiling."""
+    if implementation == "auto" and jax.default_backend() != "gpu":
         return False
     if q.dtype not in (jnp.float16, jnp.bfloat16) or q.shape[2] % 8 or q.shape[2] > 128:
         return False
@@ -189,7 +189,7 @@ def _runs_fused(fused: Any, q: jax.Array, k: jax.Array, v: jax.Array, wanted: st
 
 
 def _plain(q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None) -> jax.Array:
-    """All scores at once."""
+    """Attends with all scores in memory at once."""
     dtype = jnp.promote_types(q.dtype, jnp.float32)
     keys = jnp.arange(k.shape[3])
     mask = keys <= jnp.arange(k.shape[3] - q.shape[3], k.shape[3])[:, None]

@@ -2,7 +2,7 @@
 
 An `Autoencoder` is a bundle of pure functions over parameters. What it makes of pictures is read by
 world models, so that three things belong to it: parts, in which more pictures are encoded and
-decoded than fit into memory at once; the statistics of its latents, by which `standardised` makes
+decoded than fit into memory at once; the statistics of its latents, by which `standardise` makes
 them comparable; and the parameters' exact number.
 """
 
@@ -117,24 +117,24 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
         return encoder.apply({"params": params["encoder"]}, images.astype(kind) / 255)  # type: ignore[return-value]
 
     def init(key: jax.Array) -> Any:
-        seen, in_encoder = encoder.init_with_output(key, jnp.zeros((1, *resolution, 3), kind))
+        hidden, in_encoder = encoder.init_with_output(key, jnp.zeros((1, *resolution, 3), kind))
         latents = jnp.zeros((1, settings.latent), default_float())
         limits = {
             "encoder": in_encoder,
-            "mean": heads.init(key, seen),
-            "log_variance": heads.init(key, seen),
+            "mean": heads.init(key, hidden),
+            "log_variance": heads.init(key, hidden),
             "decoder": decoder.init(key, latents),
         }
-        return _drawn(key, {name: within["params"] for name, within in limits.items()})
+        return _draw_within(key, {name: within["params"] for name, within in limits.items()})
 
     def encode(params: Variables, images: jax.Array) -> tuple[jax.Array, jax.Array]:
         fits = images.dtype == jnp.uint8 and images.shape[-3:] == (*resolution, 3)
         check_array(fits, "images", images, f"uint8[..., {resolution[0]}, {resolution[1]}, 3]")
-        seen = features(params, images.reshape(-1, *resolution, 3))
+        hidden = features(params, images.reshape(-1, *resolution, 3))
         batch = images.shape[:-3]
 
         def head(name: str) -> jax.Array:
-            latents: Any = heads.apply({"params": params[name]}, seen)
+            latents: Any = heads.apply({"params": params[name]}, hidden)
             return latents.reshape(*batch, settings.latent)
 
         return head("mean"), head("log_variance")
@@ -157,10 +157,10 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
 def encode_in_parts(
     autoencoder: Autoencoder, params: Variables, images: jax.Array, part: int | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """As `encode`, of so many pictures at a time: memory holds the activations of one part.
+    """Encodes a limited number of pictures at a time: memory holds the activations of one part.
 
     Args:
-      autoencoder: whose `encode` it is.
+      autoencoder: the encoder's.
       params: its parameters.
       images: `uint8[..., H, W, 3]`.
       part: most pictures at a time; None for all at once.
@@ -168,18 +168,18 @@ def encode_in_parts(
     Raises:
       ValueError: for a part below 1.
     """
-    return _in_parts(lambda some: autoencoder.encode(params, some), images, 3, part)
+    return _in_parts(lambda rows: autoencoder.encode(params, rows), images, 3, part)
 
 
 def decode_in_parts(
     autoencoder: Autoencoder, params: Variables, latents: jax.Array, part: int | None = None
 ) -> jax.Array:
-    """As `decode`, of so many pictures at a time, also where there is a gradient.
+    """Decodes a limited number of latents at a time, also where there is a gradient.
 
     A part's activations are computed again for its gradient instead of being kept.
 
     Args:
-      autoencoder: whose `decode` it is.
+      autoencoder: the decoder's.
       params: its parameters.
       latents: float `[..., Z]`.
       part: most pictures at a time; None for all at once.
@@ -187,7 +187,7 @@ def decode_in_parts(
     Raises:
       ValueError: for a part below 1.
     """
-    decode = jax.checkpoint(lambda some: autoencoder.decode(params, some))
+    decode = jax.checkpoint(lambda rows: autoencoder.decode(params, rows))
     return _in_parts(decode, latents, 1, part)
 
 
@@ -205,9 +205,9 @@ def _in_parts(
         # Not `batch_size=` of `map`: what it maps sees single pictures, with whose batch axis the
         # weights' gradients would be computed picture by picture.
         parts = -(-count // part)
-        each = -(-count // parts)
-        padded = jnp.pad(flat, ((0, parts * each - count), *[(0, 0)] * inner))
-        result = jax.lax.map(function, padded.reshape(parts, each, *shape))
+        size = -(-count // parts)
+        padded = jnp.pad(flat, ((0, parts * size - count), *[(0, 0)] * inner))
+        result = jax.lax.map(function, padded.reshape(parts, size, *shape))
         result = jax.tree.map(lambda y: y.reshape(-1, *y.shape[2:])[:count], result)
     return jax.tree.map(lambda y: y.reshape(*batch, *y.shape[1:]), result)
 
@@ -229,7 +229,7 @@ class Standardised(NamedTuple):
     scale: jax.Array
 
 
-def standardised(autoencoder: Autoencoder) -> Autoencoder:
+def standardise(autoencoder: Autoencoder) -> Autoencoder:
     """The same autoencoder over `Standardised` parameters: its latents have mean 0 and variance 1.
 
     What is encoded is standardised, and what is decoded is brought back first. With `init`'s
@@ -255,7 +255,7 @@ def latent_statistics(means: jax.Array, least: float = 1e-3) -> tuple[jax.Array,
 
     Args:
       means: float `[..., Z]`, as pictures are encoded.
-      least: of the standard deviations; a latent that says nothing is not blown up.
+      least: of the standard deviations; a constant latent is not blown up.
     """
     rows = means.reshape(-1, means.shape[-1])
     return rows.mean(0), jnp.maximum(rows.std(0), least)
@@ -269,7 +269,7 @@ def _rectify(x: jax.Array) -> jax.Array:
 
 
 class _Layers(nn.Module):
-    """What all encoders and decoders are told.
+    """Base class of encoders and decoders.
 
     Attributes:
       settings: kind and size.
@@ -302,8 +302,8 @@ class _Layers(nn.Module):
 
     def residual(self, x: jax.Array, hidden: int) -> jax.Array:
         """A residual block: C -> hidden channels from 3 x 3 pixels, and back from one."""
-        seen = self.convolution(hidden, 3)(_rectify(x))
-        return x + self.convolution(x.shape[-1], 1, rectified=False)(_rectify(seen))
+        inner = self.convolution(hidden, 3)(_rectify(x))
+        return x + self.convolution(x.shape[-1], 1, rectified=False)(_rectify(inner))
 
     def _options(self, rectified: bool, share: int = 1) -> dict[str, Any]:
         return {
@@ -314,7 +314,7 @@ class _Layers(nn.Module):
 
 
 def _limits(rectified: bool = False, share: int = 1) -> Any:
-    """Within which a layer's weights are to be drawn, as an initialiser, see `_drawn`.
+    """Returns an initialiser of the limits of a layer's weights, see `_draw_within`.
 
     Uniform weights within them keep the variance of the layer's inputs, of which a rectifier takes
     a half (He et al., 2015).
@@ -328,8 +328,8 @@ def _limits(rectified: bool = False, share: int = 1) -> Any:
     return initialise
 
 
-def _drawn(key: jax.Array, limits: Any) -> Any:
-    """Numbers within limits, uniform: a pytree of arrays like that of the limits.
+def _draw_within(key: jax.Array, limits: Any) -> Any:
+    """Draws uniform numbers within limits: a pytree of arrays like that of the limits.
 
     They are drawn in a row. Dozens of draws of different shapes take XLA:CPU a minute to compile.
     """
@@ -378,7 +378,7 @@ class _ConvolutionalDecoder(_Layers):
         return self.convolution(3, 3, rectified=False)(x)
 
 
-def _cut(x: jax.Array, size: int) -> jax.Array:
+def _patches(x: jax.Array, size: int) -> jax.Array:
     """Squares of size x size pixels as one: `[N, H, W, C] -> [N, H / size, W / size, size^2 C]`."""
     count, height, width, channels = x.shape
     x = x.reshape(count, height // size, size, width // size, size, channels).swapaxes(2, 3)
@@ -386,7 +386,7 @@ def _cut(x: jax.Array, size: int) -> jax.Array:
 
 
 def _paste(x: jax.Array, size: int) -> jax.Array:
-    """The inverse of `_cut`."""
+    """The inverse of `_patches`."""
     count, height, width, _ = x.shape
     x = x.reshape(count, height, width, size, size, -1).swapaxes(2, 3)
     return x.reshape(count, height * size, width * size, -1)
@@ -406,8 +406,8 @@ class _PatchEncoder(_PatchLayers):
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
         width = self.settings.width
-        x = _rectify(self.linear(width)(_cut(images, 4)) + self.position().astype(self.kind))
-        x = _rectify(self.linear(width)(_cut(x, 2)))
+        x = _rectify(self.linear(width)(_patches(images, 4)) + self.position().astype(self.kind))
+        x = _rectify(self.linear(width)(_patches(x, 2)))
         return _rectify(self.linear(4 * width)(x.reshape(len(x), -1)))
 
 

@@ -1,12 +1,12 @@
-"""A world model and a policy in one: what is seen next, and what to do, from all that was before.
+"""A world model and a policy in one: predicts observations and actions from the history.
 
-Tokens alternate: what is seen (a picture's latent vector) and what is done. The token of what is
-seen says what to do; the token of what was done says what is seen then. Pictures go through an
-autoencoder, which is trained before and stays what it is.
+Tokens of observations (a picture's latent vector) and of actions alternate. The output at an
+observation's token is the policy, that at an action's token the prediction of the next observation.
+Pictures go through an autoencoder, which is trained before and stays fixed.
 
-In a step, as agents take them, the last action comes first and what is seen now second. The order
-of tokens is the same as where a step is what is seen and what is done about it, and windows count
-such pairs: a window of one step is a model without context.
+In an agent's step the last action comes first and the observation second. The order of tokens is
+the same as for steps of an observation and its action, and windows count such pairs: a window of
+one step is a model without context.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ Kind = Literal["transformer", "linear-attention", "lstm", "events"]
 
 
 class CausalOutput(NamedTuple):
-    """What the model says at a step; all float.
+    """Output of the model at a step; all float.
 
     Attributes:
       policy: `[..., P]`, what the policy over actions reads (logits, where they are discrete).
-      latent: `[..., Z]`, what it expected to see now, before it did. Without meaning at a trial's
-        first step, as `image` and `reward` are.
-      seen: `[..., Z]`, what it saw.
+      latent: `[..., Z]`, the prediction of this step's latent. It has no meaning at a trial's
+        first step, nor have `image` and `reward`.
+      observed_latent: `[..., Z]`, the latent of the observation.
       image: `[..., H, W, 3]` in [0, 1], the picture of `latent`.
-      again: `[..., H, W, 3]`, the picture of `seen`.
-      reward: `[...]`, the reward it expected with it; None if it has no such head.
+      reconstruction: `[..., H, W, 3]`, the picture of `observed_latent`.
+      reward: `[...]`, the predicted reward; None without such a head.
     """
 
     policy: jax.Array
     latent: jax.Array
-    seen: jax.Array
+    observed_latent: jax.Array
     image: jax.Array
-    again: jax.Array
+    reconstruction: jax.Array
     reward: jax.Array | None
 
 
@@ -90,9 +90,9 @@ class CausalModelSettings:
       slots: outputs that an LSTM with events stores.
       bins: values of each entry of a continuous action; 0 for a Gaussian.
       rewards: whether rewards are predicted.
-      masked: most of what is seen that is hidden in training; each sequence draws its share from 0
-        to this.
-      noisy: most of what is seen that is disturbed in training, likewise.
+      masked: greatest share of observations hidden in training; each sequence draws its share from
+        0 to this.
+      noisy: greatest share of observations disturbed in training, likewise.
       noise: standard deviation of the disturbance, in units of the latents.
       precision: of a transformer's matrix products.
       dropout: rate of a transformer while it is trained.
@@ -134,7 +134,7 @@ class CausalModelSettings:
 
 
 class RememberingLSTM(nn.Module):
-    """An LSTM layer that stores what it says, and attends to what it said before in the trial.
+    """An LSTM layer that stores its outputs, and attends to the earlier ones of the trial.
 
     Attributes:
       width: of its inputs and outputs.
@@ -159,7 +159,7 @@ class RememberingLSTM(nn.Module):
         return EventStore(self.width, 0, self.slots, self.heads, size, **where)
 
     def initial_carry(self, batch: int) -> Any:
-        """Nothing said, nothing stored."""
+        """The carry without outputs and stored events."""
         apart = {"parent": None}
         return self._core(**apart).initial_carry(batch), self._store(**apart).initial_carry(batch)
 
@@ -167,10 +167,10 @@ class RememberingLSTM(nn.Module):
         self, carry: tuple[Sequence[ArrayTree], Stored], inputs: jax.Array, starts: jax.Array
     ) -> tuple[jax.Array, Any]:
         """Float `[T, B, width]`, `bool[T, B]` -> outputs float `[T, B, width]`, and the carry."""
-        said, layer = self.core.unroll(carry[0], inputs, starts)
-        event = Event(said, said[..., :0], jnp.ones(said.shape[:-1], bool))
+        hidden, layer = self.core.unroll(carry[0], inputs, starts)
+        event = Event(hidden, hidden[..., :0], jnp.ones(hidden.shape[:-1], bool))
         read, stored = self.store.unroll(carry[1], event, starts)
-        return said + self.mix(jnp.concatenate([said, read], axis=-1)), (layer, stored)
+        return hidden + self.mix(jnp.concatenate([hidden, read], axis=-1)), (layer, stored)
 
     def step(
         self, carry: tuple[Sequence[ArrayTree], Stored], inputs: jax.Array, start: jax.Array
@@ -181,7 +181,7 @@ class RememberingLSTM(nn.Module):
 
 
 class TokenByToken(nn.Module):
-    """Any core over steps of several tokens, which it reads one after the other.
+    """A core over steps of several tokens, read one after the other.
 
     Attributes:
       core: a module with `initial_carry` and `unroll` over vectors of one width.
@@ -268,10 +268,10 @@ def causal_model(
     capacity: int = 2048,
     part: int | None = None,
 ) -> Network:
-    """The network of some settings: reads `AgentInput`, says `CausalOutput`.
+    """Returns the network of some settings, from `AgentInput` to `CausalOutput`.
 
-    Observations are pictures `uint8[..., H, W, 3]`, or float `[..., Z]`: latents, as they are where
-    the model goes on from what it expects to see.
+    Observations are pictures `uint8[..., H, W, 3]`, or float `[..., Z]`: latents, where the model
+    reads its own predictions.
 
     Its parameters are a dictionary: `"model"`; `"autoencoder"`; and `"window"`, `int32[]`, steps
     that a transformer attends to, so that one compiled program serves models with and without
@@ -299,32 +299,35 @@ def causal_model(
     def limit(params: Variables) -> dict[str, Any]:
         return {"window": params[WINDOW]} if settings.kind == "transformer" else {}
 
-    def output(params: Variables, seen: jax.Array, said: dict[str, jax.Array]) -> CausalOutput:
+    def output(params: Variables, observed: jax.Array, outputs: dict[str, Any]) -> CausalOutput:
         # The compiler leaves out a picture that is not used.
-        image, again = (
+        image, reconstruction = (
             decode_in_parts(autoencoder, params[AUTOENCODER], latents, part)
-            for latents in (said["latent"], seen)
+            for latents in (outputs["latent"], observed)
         )
-        reward = said["reward"][..., 0] if settings.rewards else None
-        return CausalOutput(said["policy"], said["latent"], seen, image, again, reward)
+        reward = outputs["reward"][..., 0] if settings.rewards else None
+        policy, latent = outputs["policy"], outputs["latent"]
+        return CausalOutput(policy, latent, observed, image, reconstruction, reward)
 
     def init(key: jax.Array, inputs: AgentInput) -> dict[str, Any]:
-        own_key, other_key = jax.random.split(key)
-        pictures = autoencoder.init(other_key)
-        seen = latents_of({AUTOENCODER: pictures}, inputs.observation)
-        batch = seen.shape[0]
+        model_key, picture_key = jax.random.split(key)
+        pictures = autoencoder.init(picture_key)
+        latents = latents_of({AUTOENCODER: pictures}, inputs.observation)
+        batch = latents.shape[0]
         carry, start = module.initial_carry(batch), jnp.zeros(batch, bool)
-        said = module.init(own_key, carry, read(seen, inputs), start, method="step")
+        variables = module.init(model_key, carry, read(latents, inputs), start, method="step")
         window = jnp.asarray(UNLIMITED, jnp.int32)
-        return {MODEL: said, AUTOENCODER: pictures, WINDOW: window}
+        return {MODEL: variables, AUTOENCODER: pictures, WINDOW: window}
 
     def step(
         params: Variables, carry: ArrayTree, inputs: AgentInput, start: jax.Array
     ) -> tuple[CausalOutput, Any]:
-        seen = latents_of(params, inputs.observation)
-        given, own = read(seen, inputs), params[MODEL]
-        said, carry = module.apply(own, carry, given, start, method="step", **limit(params))  # type: ignore[misc]
-        return output(params, seen, said), carry
+        latents = latents_of(params, inputs.observation)
+        features, variables = read(latents, inputs), params[MODEL]
+        outputs, carry = module.apply(
+            variables, carry, features, start, method="step", **limit(params)
+        )  # type: ignore[misc]
+        return output(params, latents, outputs), carry
 
     def unroll(
         params: Variables,
@@ -333,35 +336,35 @@ def causal_model(
         starts: jax.Array | None,
         key: jax.Array | None = None,
     ) -> tuple[CausalOutput, Any]:
-        seen = latents_of(params, inputs.observation)
-        latents: Any = seen
+        observed_latent = latents_of(params, inputs.observation)
+        latents: Any = observed_latent
         rngs = None
         if key is not None:
             hide_key, drop_key = jax.random.split(key)
             rngs = {"dropout": drop_key}
             if settings.masked or settings.noisy:
-                latents = _disturbed(hide_key, seen, settings)
-        given, own = read(latents, inputs), params[MODEL]
-        said, carry = module.apply(
-            own, carry, given, starts, rngs=rngs, method="unroll", **limit(params)
+                latents = _disturb(hide_key, observed_latent, settings)
+        features, variables = read(latents, inputs), params[MODEL]
+        outputs, carry = module.apply(
+            variables, carry, features, starts, rngs=rngs, method="unroll", **limit(params)
         )  # type: ignore[misc]
-        return output(params, seen, said), carry
+        return output(params, observed_latent, outputs), carry
 
     return Network(jax.jit(init), module.initial_carry, step, unroll)
 
 
-def _disturbed(
+def _disturb(
     key: jax.Array, latents: jax.Array, settings: CausalModelSettings
 ) -> tuple[jax.Array, jax.Array]:
     """Latents `[T, B, Z]`, some of them with noise, and which ones are hidden, `bool[T, B]`."""
     masked_key, noisy_key, noise_key = jax.random.split(key, 3)
 
-    def some(key: jax.Array, most: float) -> jax.Array:
+    def draw_mask(key: jax.Array, most: float) -> jax.Array:
         share_key, key = jax.random.split(key)
         share = most * jax.random.uniform(share_key, latents.shape[1:2])
         return jax.random.uniform(key, latents.shape[:2]) < share
 
     noise = settings.noise * jax.random.normal(noise_key, latents.shape, latents.dtype)
-    noisy = some(noisy_key, settings.noisy)
+    noisy = draw_mask(noisy_key, settings.noisy)
     disturbed = latents + jnp.where(noisy[..., None], noise, 0)
-    return disturbed, some(masked_key, settings.masked)
+    return disturbed, draw_mask(masked_key, settings.masked)

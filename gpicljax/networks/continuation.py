@@ -40,7 +40,7 @@ class Entries(NamedTuple):
 
 
 class Continuations(NamedTuple):
-    """What is remembered of a trial.
+    """The memory of a trial.
 
     Attributes:
       recent: float `[B, n, F]`, the last steps as features, the latest at the end; zeros before the
@@ -125,7 +125,7 @@ class Continuation(nn.Module):
         ago = ago / jnp.sqrt(jnp.square(ago).mean(0))
         near = jnp.repeat(ago, self._features, axis=0)[..., None]
         normal = nn.initializers.normal(find[0] ** -0.5)
-        self.project = self.param("project", lambda *given: near * normal(*given), find, float_)
+        self.project = self.param("project", lambda *draw: near * normal(*draw), find, float_)
         zeros, size = nn.initializers.zeros, self.following * self._features
         # To the first head all contexts are alike, to the others few are.
         scales = jnp.full(self.heads, 3.0, float_).at[0].set(-6.0)
@@ -139,7 +139,7 @@ class Continuation(nn.Module):
         self.value = dense(1)
 
     def initial_carry(self, batch: int) -> Continuations:
-        """Nothing."""
+        """The empty carry."""
         float_, size = jnp.result_type(float), self._features
         sizes = self.context * size, self.following * size, 1, self.heads * (self.width + 1)
         return Continuations(
@@ -157,45 +157,46 @@ class Continuation(nn.Module):
         """Inputs `[T, B]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
         span, batch = self._span, starts.shape[1]
         trial = jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
-        steps, made = self._seen(inputs).swapaxes(0, 1), inputs.last_action.T.astype(jnp.int32)
-        some = self._eventful(inputs).T
+        steps = self._encode_step(inputs).swapaxes(0, 1)
+        latest = inputs.last_action.T.astype(jnp.int32)
+        is_event = self._eventful(inputs).T
 
         # Events come close together, behind those of before; each step then sees the last ones,
         # `[B, T, n + m, F]`, the latest first, but nothing of the trial before.
-        count = jnp.cumsum(some.astype(jnp.int32), axis=1)
+        count = jnp.cumsum(is_event.astype(jnp.int32), axis=1)
         row = jnp.arange(batch)[:, None]
-        at = row, jnp.where(some, span + count - 1, span + len(starts))
+        at = row, jnp.where(is_event, span + count - 1, span + len(starts))
         ago = span + count[..., None] - 1 - jnp.arange(span)
 
         def last(before: jax.Array, x: jax.Array) -> jax.Array:
             room = jnp.concatenate([before, jnp.zeros_like(x)], axis=1)
             return room.at[at].set(x, mode="drop")[row[..., None], ago]
 
-        mine = last(jnp.zeros((batch, span), trial.dtype), trial) == trial[..., None]
-        events = last(carry.last, steps) * mine[..., None]
-        actions = last(carry.actions, made)
+        in_trial = last(jnp.zeros((batch, span), trial.dtype), trial) == trial[..., None]
+        events = last(carry.last, steps) * in_trial[..., None]
+        actions = last(carry.actions, latest)
         entry = self._entry(events, actions[..., self.following - 1])
-        recent = self._recent(carry.recent, steps, trial)
+        recent = self._recent_steps(carry.recent, steps, trial)
 
         # Nothing that is stored is as these parameters have it, or carries their gradients.
         stored_keys = self._key(carry.stored.context, carry.stored.after)
-        known = carry.stored._replace(key=stored_keys)
-        before = count - some
+        old_entries = carry.stored._replace(key=stored_keys)
+        before = count - is_event
         first = jax.lax.cummax(jnp.where(starts.T, before, 0), axis=1)
         time = jnp.where(trial > 0, before - first, carry.time[:, None] + before)
-        write = (some & (time >= self.following)).T
+        write = (is_event & (time >= self.following)).T
         view = ring.view(carry.written, write, starts, self.slots)
-        entries = [jnp.concatenate(x, axis=1) for x in zip(known, entry, strict=True)]
+        entries = [jnp.concatenate(x, axis=1) for x in zip(old_entries, entry, strict=True)]
         output = self._output(recent, events, Entries(*entries), view)
         stored = [
             ring.store(old, carry.written, new, write, starts)
-            for old, new in zip(known, entry, strict=True)
+            for old, new in zip(old_entries, entry, strict=True)
         ]
         return jax.tree.map(lambda x: x.swapaxes(0, 1), output), Continuations(
             recent=recent[:, -1, ::-1],
             last=events[:, -1, ::-1],
             actions=actions[:, -1, ::-1],
-            time=time[:, -1] + some[:, -1],
+            time=time[:, -1] + is_event[:, -1],
             stored=Entries(*(x for x, _ in stored)),
             written=stored[0][1],
         )
@@ -204,16 +205,17 @@ class Continuation(nn.Module):
         self, carry: Continuations, inputs: AgentInput, start: jax.Array
     ) -> tuple[PolicyOutput, Continuations]:
         """Inputs `[B]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
-        keep, some = ~start, self._eventful(inputs)
+        keep, is_event = ~start, self._eventful(inputs)
         written, time = carry.written * keep, carry.time * keep
-        seen, latest = self._seen(inputs)[:, None], inputs.last_action.astype(jnp.int32)[:, None]
+        encoded = self._encode_step(inputs)[:, None]
+        latest = inputs.last_action.astype(jnp.int32)[:, None]
         recent = carry.recent * keep[:, None, None]
-        recent = jnp.concatenate([recent[:, 1:], seen], axis=1)
+        recent = jnp.concatenate([recent[:, 1:], encoded], axis=1)
         last = carry.last * keep[:, None, None]
-        later = jnp.concatenate([last[:, 1:], seen], axis=1)
-        last = jnp.where(some[:, None, None], later, last)
+        shifted = jnp.concatenate([last[:, 1:], encoded], axis=1)
+        last = jnp.where(is_event[:, None, None], shifted, last)
         actions = jnp.concatenate([carry.actions[:, 1:], latest], axis=1)
-        actions = jnp.where(some[:, None], actions, carry.actions)
+        actions = jnp.where(is_event[:, None], actions, carry.actions)
         events = last[:, None, ::-1]
         entry = self._entry(events, actions[:, None, -self.following])
         number, filled = ring.numbers(written, self.slots)
@@ -221,14 +223,14 @@ class Continuation(nn.Module):
         output = self._output(recent[:, None, ::-1], events, carry.stored, view)
 
         # One row of every array is written, in its place.
-        write = some & (time >= self.following)
+        write = is_event & (time >= self.following)
         at = jnp.arange(len(written)), jnp.where(write, written % self.slots, self.slots)
         stored = [
             old.at[at].set(new[:, 0], mode="drop")
             for old, new in zip(carry.stored, entry, strict=True)
         ]
         return jax.tree.map(lambda x: x[:, 0], output), Continuations(
-            recent, last, actions, time + some, Entries(*stored), written + write
+            recent, last, actions, time + is_event, Entries(*stored), written + write
         )
 
     def _eventful(self, inputs: AgentInput) -> jax.Array:
@@ -237,41 +239,42 @@ class Continuation(nn.Module):
             return jnp.ones(inputs.observation.shape, bool)
         return inputs.observation != self.silence
 
-    def _recent(self, before: jax.Array, steps: jax.Array, trial: jax.Array) -> jax.Array:
+    def _recent_steps(self, before: jax.Array, steps: jax.Array, trial: jax.Array) -> jax.Array:
         """The last n steps at each of T, `[B, T, n, F]`, the latest first; of its trial alone."""
         count, length = self.context, steps.shape[1]
-        seen = jnp.concatenate([before, steps], axis=1)
-        whose = jnp.concatenate([jnp.zeros_like(trial, shape=(len(trial), count)), trial], axis=1)
+        features = jnp.concatenate([before, steps], axis=1)
+        trials = jnp.concatenate([jnp.zeros_like(trial, shape=(len(trial), count)), trial], axis=1)
 
-        def ago(x: jax.Array) -> jax.Array:
+        def lags(x: jax.Array) -> jax.Array:
             places = range(count, 0, -1)
             return jnp.stack([x[:, at : at + length] for at in places], axis=2)
 
-        return ago(seen) * (ago(whose) == trial[..., None])[..., None]
+        return lags(features) * (lags(trials) == trial[..., None])[..., None]
 
     def _entry(self, events: jax.Array, action: jax.Array) -> Entries:
-        """What is stored, of the last events `[B, T, n + m, F]`."""
+        """Returns the entries to store, of the last events `[B, T, n + m, F]`."""
         flat = events.reshape(*events.shape[:2], -1)
         cut = self.following * self._features
-        made = action[..., None].astype(flat.dtype)
+        actions = action[..., None].astype(flat.dtype)
         context, after = flat[..., cut:], flat[..., :cut]
-        return Entries(context, after, made, self._key(context, after))
+        return Entries(context, after, actions, self._key(context, after))
 
     def _output(
         self, recent: jax.Array, events: jax.Array, entries: Entries, view: ring.View
     ) -> PolicyOutput:
-        """What to do after steps `[B, T, n, F]` and events `[B, T, n + m, F]`, `[B, T, ...]`."""
-        now, text = (x[:, :, : self.context].reshape(*x.shape[:2], -1) for x in (recent, events))
-        return self._heads(now, text, *self._read(text, entries, view))
+        """Returns outputs `[B, T, ...]` of steps `[B, T, n, F]` and events `[B, T, n + m, F]`."""
+        flat = (x[:, :, : self.context].reshape(*x.shape[:2], -1) for x in (recent, events))
+        current, text = flat
+        return self._heads(current, text, *self._read(text, entries, view))
 
     def _key(self, context: jax.Array, after: jax.Array) -> jax.Array:
-        """What entries `[B, N, ...]` are found by, `[B, N, H (w + 1)]`."""
-        found = jnp.einsum("bnf,fhw->bnhw", context, self.project)
+        """Returns the keys of entries `[B, N, ...]`, `[B, N, H (w + 1)]`."""
+        projected = jnp.einsum("bnf,fhw->bnhw", context, self.project)
         favoured = (after @ self.favour)[..., None]
-        key = jnp.concatenate([found, favoured], axis=-1)
+        key = jnp.concatenate([projected, favoured], axis=-1)
         return key.reshape(*key.shape[:2], -1)
 
-    def _seen(self, inputs: AgentInput) -> jax.Array:
+    def _encode_step(self, inputs: AgentInput) -> jax.Array:
         """The features of steps, `[..., F]`."""
         symbol = jnp.asarray(binary(self.symbols))[inputs.observation]
         action = jnp.asarray(binary(self.choices))[jnp.maximum(inputs.last_action, 0)]
@@ -281,25 +284,25 @@ class Continuation(nn.Module):
         return jnp.concatenate(parts, axis=-1)
 
     def _read(
-        self, now: jax.Array, entries: Entries, view: ring.View
+        self, context: jax.Array, entries: Entries, view: ring.View
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """What followed `[B, T, H, m F]`, how much `[B, T, H]`, and pay `[B, T, H, A, 2]`."""
+        """Returns next events `[B, T, H, m F]`, weights `[B, T, H]`, and pay `[B, T, H, A, 2]`."""
         after, key = entries.after, entries.key
         key = key.reshape(*key.shape[:2], self.heads, -1).swapaxes(1, 2)
-        found, favoured = key[..., :-1], key[..., -1]
+        projected, favoured = key[..., :-1], key[..., -1]
         action = entries.action[..., 0].astype(jnp.int32)
         paid = after[..., -1]  # the reward of the event just behind the context
-        asked = jnp.einsum("btf,fhw->bhtw", now, self.project)
+        query = jnp.einsum("btf,fhw->bhtw", context, self.project)
         distance = (
-            jnp.square(asked).sum(-1)[..., None]
-            + jnp.square(found).sum(-1)[:, :, None]
-            - 2 * jnp.einsum("bhtw,bhnw->bhtn", asked, found)
+            jnp.square(query).sum(-1)[..., None]
+            + jnp.square(projected).sum(-1)[:, :, None]
+            - 2 * jnp.einsum("bhtw,bhnw->bhtn", query, projected)
         )
         per_head = (slice(None), None, None)
         scores = -nn.softplus(self.sharpness)[per_head] * distance
         scores -= nn.softplus(self.decay)[per_head] * view.age[:, None].astype(scores.dtype)
-        alike = jnp.where(view.seen[:, None], jnp.exp(scores), 0)
-        scores = jnp.where(view.seen[:, None], scores + favoured[:, :, None], -jnp.inf)
+        similarity = jnp.where(view.visible[:, None], jnp.exp(scores), 0)
+        scores = jnp.where(view.visible[:, None], scores + favoured[:, :, None], -jnp.inf)
         nothing = self.nothing[per_head]
         top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1, keepdims=True), nothing))
         weights = jnp.exp(scores - top)
@@ -307,37 +310,37 @@ class Continuation(nn.Module):
         # One product per instance: written as one of four axes, XLA turns `after` over first.
         flat = (weights / total[..., None]).reshape(len(after), -1, after.shape[1])
         followed = (flat @ after).reshape(*total.shape, -1).swapaxes(1, 2)
-        some = (weights.sum(-1) / total).swapaxes(1, 2)
+        share = (weights.sum(-1) / total).swapaxes(1, 2)
         # Rows of kernels are added up by action: those that paid, then those that cost.
         row = jnp.where(paid > 0, action, jnp.where(paid < 0, action + self.choices, -1))
         pay = jax.vmap(lambda rows, kernels: jax.ops.segment_sum(kernels, rows, 2 * self.choices))(
-            row, jnp.einsum("bhtn->bnth", alike)
+            row, jnp.einsum("bhtn->bnth", similarity)
         )
         pay = pay.reshape(len(pay), 2, self.choices, *pay.shape[2:])
-        return followed, some, jnp.einsum("bsath->bthas", pay)
+        return followed, share, jnp.einsum("bsath->bthas", pay)
 
     def _heads(
         self,
-        now: jax.Array,
+        current: jax.Array,
         text: jax.Array,
         followed: jax.Array,
-        some: jax.Array,
+        share: jax.Array,
         pay: jax.Array,
     ) -> PolicyOutput:
         flat = followed.reshape(*followed.shape[:2], -1)
         sums = jnp.tanh(pay.sum(-2)).reshape(*pay.shape[:2], -1)
-        both = [now] if self.silence is None else [now, text]
-        hidden = self.torso(jnp.concatenate([*both, flat, some, sums], axis=-1))
+        inputs = [current] if self.silence is None else [current, text]
+        hidden = self.torso(jnp.concatenate([*inputs, flat, share, sums], axis=-1))
         gates = self.gates(hidden)
         places = self._places
         symbol, action = binary(self.symbols), binary(self.choices)
-        bits = jnp.concatenate([flat, now], axis=-1)
+        bits = jnp.concatenate([flat, current], axis=-1)
         bits = bits.reshape(*bits.shape[:2], places, self._features)
         spelt = bits[..., : symbol.shape[1]], bits[..., symbol.shape[1] : -1]
         codes = jnp.asarray(action, bits.dtype)
         votes = [
-            jnp.einsum("btp,btpk->btk", gates[..., i * places : (i + 1) * places], each)
-            for i, each in enumerate(spelt)
+            jnp.einsum("btp,btpk->btk", gates[..., i * places : (i + 1) * places], spelling)
+            for i, spelling in enumerate(spelt)
         ]
         logits = self.policy(hidden)
         if symbol.shape == action.shape:  # a symbol can be said as it was seen

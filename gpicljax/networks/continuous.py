@@ -52,8 +52,8 @@ class DeterministicActor(FeedForward):
     @nn.compact
     def __call__(self, inputs: AgentInput) -> jax.Array:
         """Inputs with any leading axes -> float `[..., D]` within [-1, 1]."""
-        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
-        torso = MLP(self.sizes, self.activation, name="torso")(seen)
+        encoding = Encoder(self.observation_space, name="encoder")(inputs.observation)
+        torso = MLP(self.sizes, self.activation, name="torso")(encoding)
         size = spaces.flat_size(self.action_space)
         return jnp.tanh(dense(size, kernel_init=_SMALL, name="action")(torso))
 
@@ -90,8 +90,8 @@ class GaussianActor(FeedForward):
     @nn.compact
     def __call__(self, inputs: AgentInput) -> jax.Array:
         """Inputs with any leading axes -> float `[..., 2 D]`."""
-        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
-        torso = MLP(self.sizes, self.activation, name="torso")(seen)
+        encoding = Encoder(self.observation_space, name="encoder")(inputs.observation)
+        torso = MLP(self.sizes, self.activation, name="torso")(encoding)
         size = spaces.flat_size(self.action_space)
         mean = dense(size, kernel_init=_SMALL, name="mean")(torso)
         log_std = dense(size, kernel_init=_SMALL, name="log_std")(torso)
@@ -137,8 +137,8 @@ class Critics(FeedForward):
     @nn.compact
     def __call__(self, inputs: CriticInput) -> jax.Array:
         """Inputs with any leading axes -> float `[..., K]`."""
-        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
-        flat = jnp.concatenate([seen, inputs.action.astype(seen.dtype)], axis=-1)
+        encoding = Encoder(self.observation_space, name="encoder")(inputs.observation)
+        flat = jnp.concatenate([encoding, inputs.action.astype(encoding.dtype)], axis=-1)
         ensemble = nn.vmap(
             _Critic,
             variable_axes={"params": 0},

@@ -14,7 +14,7 @@ from gpicljax.typing import ArrayTree
 
 
 class AgentInput(NamedTuple):
-    """What an agent's network reads at each step.
+    """Inputs of an agent's network at each step.
 
     Attributes:
       observation: the environment's observation.
@@ -112,9 +112,9 @@ def as_network(module: nn.Module) -> Network:
         batch = jax.tree.leaves(inputs)[0].shape[0]
         carry = module.initial_carry(batch)  # type: ignore[attr-defined]
         variables = module.init(key, carry, inputs, jnp.zeros(batch, bool), method="step")
-        found = f"{type(module).__name__} with {', '.join(variables)}"
+        contents = f"{type(module).__name__} with {', '.join(variables)}"
         accepted_values = "a module whose variables are params alone, which an optimiser may move"
-        check(variables.keys() <= {"params"}, "module", found, accepted_values)
+        check(variables.keys() <= {"params"}, "module", contents, accepted_values)
         return variables
 
     def step(
@@ -163,7 +163,7 @@ def over_agents(network: Network, num_agents: int, share_parameters: bool = True
       (4, 2, 16)
     """
     agents = jnp.arange(num_agents)
-    own = None if share_parameters else 0
+    params_axis = None if share_parameters else 0
 
     def init(key: jax.Array, inputs: ArrayTree) -> Any:
         if share_parameters:
@@ -176,7 +176,7 @@ def over_agents(network: Network, num_agents: int, share_parameters: bool = True
     def step(
         params: ArrayTree, carry: ArrayTree, inputs: ArrayTree, start: jax.Array
     ) -> tuple[Any, Any]:
-        return jax.vmap(network.step, (own, 1, 1, None), 1)(params, carry, inputs, start)
+        return jax.vmap(network.step, (params_axis, 1, 1, None), 1)(params, carry, inputs, start)
 
     def unroll(
         params: ArrayTree,
@@ -186,12 +186,12 @@ def over_agents(network: Network, num_agents: int, share_parameters: bool = True
         key: jax.Array | None = None,
     ) -> tuple[Any, Any]:
         keys = None if key is None else jax.random.split(key, num_agents)
-        every = jax.vmap(network.unroll, (own, 1, 2, None, 0), (2, 1))
-        return every(params, carry, inputs, starts, keys)
+        over_all = jax.vmap(network.unroll, (params_axis, 1, 2, None, 0), (2, 1))
+        return over_all(params, carry, inputs, starts, keys)
 
     def attention(params: ArrayTree, inputs: ArrayTree, starts: jax.Array) -> jax.Array:
         assert network.attention is not None
-        return jax.vmap(network.attention, (own, 2, None), 2)(params, inputs, starts)
+        return jax.vmap(network.attention, (params_axis, 2, None), 2)(params, inputs, starts)
 
     attends = None if network.attention is None else attention
     return Network(init, initial_carry, step, unroll, attends)

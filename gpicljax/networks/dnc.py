@@ -18,7 +18,7 @@ _FREE = 1e-30
 
 
 class Links(NamedTuple):
-    """In which order the rows were written.
+    """The order in which rows were written.
 
     Attributes:
       after: float `[B, N, N]`, how far row i was written right after row j.
@@ -86,15 +86,15 @@ def allocation_weights(usage: jax.Array) -> jax.Array:
     # Compared in pairs rather than sorted, which would scatter at each step; the product of usages
     # is a sum of logarithms, and that a matrix product.
     rows = jnp.arange(usage.shape[-1])
-    mine, other = usage[..., :, None], usage[..., None, :]
-    freer = (other < mine) | ((other == mine) & (rows < rows[:, None]))
+    row_usage, column_usage = usage[..., :, None], usage[..., None, :]
+    freer = (column_usage < row_usage) | ((column_usage == row_usage) & (rows < rows[:, None]))
     logs = jnp.log(jnp.maximum(usage, _FREE))
     taken = jnp.einsum("...ij,...j->...i", freer.astype(usage.dtype), logs)
     return (1 - usage) * jnp.exp(taken)
 
 
 def next_usage(usage: jax.Array, written: jax.Array, read: jax.Array, free: jax.Array) -> jax.Array:
-    """Usage after the last write, less what heads that have read it set free.
+    """Returns usage after the last write, without rows that reading heads set free.
 
     Args:
       usage: float `[..., N]`.
@@ -194,7 +194,7 @@ class DNC(nn.Module):
         self, carry: DNCState, inputs: jax.Array, starts: jax.Array
     ) -> tuple[jax.Array, DNCState]:
         """`float[T, B, F]`, `bool[T, B]` -> `float[T, B, size]`, and the carry."""
-        recurrent, again, interface = self.recurrent, self.again, (self.interface, self.bias)
+        recurrent, read_weights, interface = self.recurrent, self.again, (self.interface, self.bias)
 
         def tick(
             carry: DNCState, x: tuple[jax.Array, jax.Array]
@@ -202,18 +202,18 @@ class DNC(nn.Module):
             projected, keep = x
             carry = jax.tree.map(lambda c: c * keep.reshape(-1, *([1] * (c.ndim - 1))), carry)
             reads = carry.reads.reshape(keep.shape[0], -1)
-            gates = projected + carry.hidden @ recurrent + reads @ again
+            gates = projected + carry.hidden @ recurrent + reads @ read_weights
             cell, hidden = lstm_cell(carry.cell, gates)
             carry = self._access(carry, hidden @ interface[0] + interface[1])
             carry = carry._replace(cell=cell, hidden=hidden)
             return carry, (hidden, carry.reads.reshape(reads.shape))
 
         keep = 1 - starts.astype(inputs.dtype)
-        carry, seen = jax.lax.scan(tick, carry, (self.inputs(inputs), keep))
-        return self.output(jnp.concatenate(seen, axis=-1)), carry
+        carry, outputs = jax.lax.scan(tick, carry, (self.inputs(inputs), keep))
+        return self.output(jnp.concatenate(outputs, axis=-1)), carry
 
     def _access(self, carry: DNCState, interface: jax.Array) -> DNCState:
-        """One write and one read of every head, as the interface `float[B, ...]` says."""
+        """Performs one write and one read of every head, by the interface `float[B, ...]`."""
         ends = [sum(self._sizes()[: i + 1]) for i in range(len(self._sizes()) - 1)]
         parts = jnp.split(interface, ends, axis=-1)
         key, vector, erase, gates, keys, strengths, free = parts[:7]
@@ -222,9 +222,9 @@ class DNC(nn.Module):
 
         usage = next_usage(carry.usage, carry.written, carry.read, nn.sigmoid(free))
         allocate, write = nn.sigmoid(allocate), nn.sigmoid(write)
-        found = content_weights(carry.memory, key[:, None], _oneplus(strength))[:, 0]
+        by_content = content_weights(carry.memory, key[:, None], _oneplus(strength))[:, 0]
         free = allocation_weights(usage)
-        written = write * (allocate * free + (1 - allocate) * found)
+        written = write * (allocate * free + (1 - allocate) * by_content)
         kept = 1 - written[..., None] * nn.sigmoid(erase)[:, None]
         memory = carry.memory * kept + written[..., None] * vector[:, None]
 

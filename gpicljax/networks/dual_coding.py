@@ -1,4 +1,4 @@
-"""Dual-coding episodic memory: what was seen and what was said, each found by the other."""
+"""Dual-coding episodic memory: vision and language, each found by the other."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class DualCoding(nn.Module):
         self.controller = LSTMLayer(self.size)
 
     def initial_carry(self, batch: int) -> Codes:
-        """Nothing stored."""
+        """The empty memory."""
         pairs = jnp.zeros((batch, self.slots, 2 * self.width), jnp.result_type(float))
         controller = LSTMLayer(self.size, parent=None).initial_carry(batch)
         return Codes(controller, pairs, jnp.zeros(batch, jnp.int32))
@@ -98,19 +98,19 @@ class DualCoding(nn.Module):
         else:
             write, streams = jnp.ones(starts.shape, bool), (inputs, inputs)
         codes = [encode(x) for encode, x in zip(self.encoders, streams, strict=True)]
-        now = jnp.concatenate(codes, axis=-1).swapaxes(0, 1)
+        fresh = jnp.concatenate(codes, axis=-1).swapaxes(0, 1)
         view = ring.view(carry.written, write, starts, self.slots)
-        stored = jnp.split(jnp.concatenate([carry.pairs, now], axis=1), 2, axis=-1)
+        stored = jnp.split(jnp.concatenate([carry.pairs, fresh], axis=1), 2, axis=-1)
         reads = [self._read(i, codes[i], stored[i], stored[1 - i], view) for i in range(2)]
         heard = jnp.concatenate([*codes, *reads], axis=-1)
         outputs, controller = self.controller.unroll(carry.controller, heard, starts)
-        pairs, written = ring.store(carry.pairs, carry.written, now, write, starts)
+        pairs, written = ring.store(carry.pairs, carry.written, fresh, write, starts)
         return outputs, Codes(controller, pairs, written)
 
     def _read(
-        self, stream: int, code: jax.Array, same: jax.Array, other: jax.Array, view: ring.View
+        self, stream: int, code: jax.Array, same: jax.Array, counterpart: jax.Array, view: ring.View
     ) -> jax.Array:
-        """What codes `[T, B, width]` of one stream find, `float[T, B, heads width]`.
+        """Returns the reads of codes `[T, B, width]` of one stream, `float[T, B, heads width]`.
 
         Codes of the same and of the other stream are float `[B, N, width]`.
         """
@@ -118,18 +118,18 @@ class DualCoding(nn.Module):
         cosines = jnp.einsum("tbhw,bnw->bthn", _unit(query), _unit(same))
         # Otherwise, equal codes would be chosen among by rounding.
         rank = jax.lax.stop_gradient(cosines) - _PER_AGE * view.age[:, :, None]
-        rank = jnp.where(view.seen[:, :, None], rank, -jnp.inf)
+        rank = jnp.where(view.visible[:, :, None], rank, -jnp.inf)
         best, place = jax.lax.top_k(rank, min(self.nearest, self.slots))
-        there = best > -jnp.inf
+        present = best > -jnp.inf
         strength = nn.softplus(self.strength[stream])[:, None]
         nearest = jnp.take_along_axis(cosines, place, axis=-1)
-        weights = ring.attend(strength * nearest, there)
+        weights = ring.attend(strength * nearest, present)
         batch = jnp.arange(code.shape[1])[:, None, None, None]
-        found = weights[..., None] * other[batch, place]  # [B, T, heads, nearest, width]
-        asks, says, gives = jnp.split(self.attention[stream](found), 3, axis=-1)
-        scores = jnp.einsum("bthiw,bthjw->bthij", asks, says) / self.width**0.5
-        mixed = jnp.einsum("bthij,bthjw->bthiw", ring.attend(scores, there[..., None, :]), gives)
-        read = jnp.where(there[..., None], mixed, 0).sum(-2)
+        neighbours = weights[..., None] * counterpart[batch, place]  # [B, T, heads, nearest, width]
+        queries, keys, values = jnp.split(self.attention[stream](neighbours), 3, axis=-1)
+        scores = jnp.einsum("bthiw,bthjw->bthij", queries, keys) / self.width**0.5
+        mixed = jnp.einsum("bthij,bthjw->bthiw", ring.attend(scores, present[..., None, :]), values)
+        read = jnp.where(present[..., None], mixed, 0).sum(-2)
         return read.swapaxes(0, 1).reshape(*code.shape[:2], -1)
 
     def step(

@@ -56,23 +56,23 @@ class Encoder(nn.Module):
     @nn.compact
     def __call__(self, observation: ArrayTree) -> jax.Array:
         """An observation with any leading axes -> float `[..., F]`."""
-        return self._encoded(self.observation_space, observation, "picture")
+        return self._encode(self.observation_space, observation, "picture")
 
-    def _encoded(self, space: spaces.Space, value: Any, name: str) -> jax.Array:
+    def _encode(self, space: spaces.Space, value: Any, name: str) -> jax.Array:
         if is_picture(space):
-            return self._seen(jnp.asarray(value), name)
+            return self._encode_picture(jnp.asarray(value), name)
         if isinstance(space, spaces.Dict):
-            parts = [self._encoded(entry, value[key], key) for key, entry in space.items]
+            parts = [self._encode(entry, value[key], key) for key, entry in space.items]
             return jnp.concatenate(parts, axis=-1)
         return spaces.flatten(space, value)
 
-    def _seen(self, picture: jax.Array, name: str) -> jax.Array:
+    def _encode_picture(self, picture: jax.Array, name: str) -> jax.Array:
         dtype = jnp.result_type(float)
         batch = picture.shape[:-3]
         x = picture.reshape(-1, *picture.shape[-3:]).astype(dtype) / 255
         halvings = (max(x.shape[1:3]) - 1).bit_length() - (_LEAST_SIDE - 1).bit_length()
-        further = [self.channels[-1]] * max(halvings - len(self.channels), 0)
-        for i, channels in enumerate([*self.channels, *further]):
+        extra = [self.channels[-1]] * max(halvings - len(self.channels), 0)
+        for i, channels in enumerate([*self.channels, *extra]):
             layer = nn.Conv(
                 channels,
                 (3, 3),

@@ -35,7 +35,7 @@ class ESBN(nn.Module):
     An input is encoded as a value z. Among the pairs (k, v) that were stored before, those with a
     large product v . z are retrieved: under the softmax of the products, the mean key and the
     mean confidence, `sigmoid(gain v . z + bias)`, both times a gate. The LSTM controller reads
-    them and nothing else; it says the gate and the key, not negative, with which the next input
+    them and nothing else; it outputs the gate and the key, not negative, with which the next input
     is stored. The output is its hidden state, so that what is learnt over keys holds for inputs
     never seen. Give heads that need the input itself a path beside this core.
 
@@ -70,10 +70,10 @@ class ESBN(nn.Module):
     def setup(self) -> None:
         """The encoder, confidence, and the controller with its outputs."""
         dtype, kernel = jnp.result_type(float), nn.initializers.lecun_normal()
-        zeros, ones = nn.initializers.zeros, nn.initializers.ones
+        zeros, unit = nn.initializers.zeros, nn.initializers.ones
         self.encoder = dense(self.values)
         self.confidence = (
-            self.param("gain", ones, (), dtype),
+            self.param("gain", unit, (), dtype),
             self.param("bias", zeros, (), dtype),
         )
         self.controller = (
@@ -87,7 +87,7 @@ class ESBN(nn.Module):
         )
 
     def initial_carry(self, batch: int) -> Bindings:
-        """Nothing stored."""
+        """The empty memory."""
         zeros = jnp.zeros((batch, self.size), jnp.result_type(float))
         pairs = jnp.zeros((batch, self.slots, self.keys + self.values), zeros.dtype)
         return Bindings(zeros, zeros, pairs, jnp.zeros(batch, jnp.int32))
@@ -96,18 +96,18 @@ class ESBN(nn.Module):
         self, carry: Bindings, inputs: jax.Array, starts: jax.Array
     ) -> tuple[jax.Array, Bindings]:
         """`float[T, B, F]`, `bool[T, B]` -> hidden states `float[T, B, size]`, and the carry."""
-        (retrieved, recurrent, bias), (says, says_bias) = self.controller, self.says
+        (retrieved, recurrent, bias), (key_weights, key_bias) = self.controller, self.says
         gain, offset = self.confidence
         write = jnp.ones(starts.shape, bool)
-        seen = ring.view(carry.written, write, starts, self.slots).seen
+        visible = ring.view(carry.written, write, starts, self.slots).visible
         # What is similar does not depend on the controller: it leaves the recurrence, and so do
         # the keys of earlier sequences.
         value = self.encoder(inputs).swapaxes(0, 1)
         old_keys, old_values = jnp.split(carry.pairs, [self.keys], axis=-1)
         stored = jnp.concatenate([old_values, value], axis=1)
         products = jnp.einsum("btv,bnv->btn", value, stored)
-        weights = ring.attend(products, seen)
-        confidence = nn.sigmoid(gain * jnp.where(seen, products, 0) + offset)
+        weights = ring.attend(products, visible)
+        confidence = nn.sigmoid(gain * jnp.where(visible, products, 0) + offset)
         confidence = (weights * confidence).sum(-1, keepdims=True)
         earlier = jnp.einsum("bts,bsk->btk", weights[..., : self.slots], old_keys)
         weights = weights[..., self.slots :]
@@ -119,8 +119,8 @@ class ESBN(nn.Module):
             cell, hidden, keys = carry
             t, keep, weights, earlier, confidence = x
             cell, hidden = cell * keep, hidden * keep
-            said = hidden @ says + says_bias
-            key, gate = nn.relu(said[:, :-1]), nn.sigmoid(said[:, -1:])
+            written = hidden @ key_weights + key_bias
+            key, gate = nn.relu(written[:, :-1]), nn.sigmoid(written[:, -1:])
             key_read = earlier + (weights[..., None] * keys).sum(1)
             read = gate * jnp.concatenate([key_read, confidence], axis=-1)
             keys = jax.lax.dynamic_update_index_in_dim(keys, key, t, 1)

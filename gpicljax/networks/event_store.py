@@ -21,7 +21,7 @@ from gpicljax.networks.contract import AgentInput
 
 
 class Event(NamedTuple):
-    """What a step is to the memory.
+    """The key, value and write flag of a step.
 
     Attributes:
       key: float `[..., K]`, what the memory is asked for, and by what the event is found later.
@@ -93,18 +93,18 @@ class EventStore(nn.Module):
         self.null = self.param("null", nn.initializers.zeros, (self.heads,), dtype)
 
     def initial_carry(self, batch: int) -> Stored:
-        """No events."""
+        """The empty memory."""
         size = self.key_size + self.value_size
         events = jnp.zeros((batch, self.slots, size), jnp.result_type(float))
         return Stored(events, jnp.zeros(batch, jnp.int32))
 
     def unroll(self, carry: Stored, inputs: Event, starts: jax.Array) -> tuple[jax.Array, Stored]:
         """Events `[T, B, ...]`, starts `bool[T, B]` -> `float[T, B, H (K + V) + H]`, the carry."""
-        now = jnp.concatenate([inputs.key, inputs.value], -1).swapaxes(0, 1)
-        seen = ring.view(carry.written, inputs.write, starts, self.slots).seen
-        events = jnp.concatenate([carry.events, now], axis=1)
-        reads = self._read(now[..., : self.key_size], events, seen).swapaxes(0, 1)
-        return reads, Stored(*ring.store(*carry, now, inputs.write, starts))
+        fresh = jnp.concatenate([inputs.key, inputs.value], -1).swapaxes(0, 1)
+        visible = ring.view(carry.written, inputs.write, starts, self.slots).visible
+        events = jnp.concatenate([carry.events, fresh], axis=1)
+        reads = self._read(fresh[..., : self.key_size], events, visible).swapaxes(0, 1)
+        return reads, Stored(*ring.store(*carry, fresh, inputs.write, starts))
 
     def attention(self, inputs: Event, starts: jax.Array) -> jax.Array:
         """Weights of the events of earlier steps, `float[T, B, H, T]`, from an empty memory on.
@@ -114,30 +114,30 @@ class EventStore(nn.Module):
           starts: `bool[T, B]`.
         """
         keys = inputs.key.swapaxes(0, 1)
-        none = jnp.zeros(starts.shape[1], jnp.int32)
-        seen = ring.view(none, inputs.write, starts, self.slots).seen[..., self.slots :]
-        weights, rest = self._scored(keys, keys, seen)
+        empty = jnp.zeros(starts.shape[1], jnp.int32)
+        visible = ring.view(empty, inputs.write, starts, self.slots).visible[..., self.slots :]
+        weights, rest = self._score(keys, keys, visible)
         shares = weights / (weights.sum(-1) + rest)[..., None]
         return shares.transpose(2, 0, 1, 3)
 
-    def _scored(
-        self, keys: jax.Array, stored: jax.Array, seen: jax.Array
+    def _score(
+        self, keys: jax.Array, stored: jax.Array, visible: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """`[B, T, K]`, `[B, N, K]`, `bool[B, T, N]` -> weights of the events `[B, H, T, N]` and of
         nothing `[B, H, T]`, up to a factor."""
         # Both projections at once, on the side of the steps: events are never projected.
-        both = jnp.einsum("khw,lhw->khl", self.query, self.key)
-        both *= (self.scale / self.width**0.5)[:, None]
-        asked = jnp.einsum("btk,khl->bhtl", keys, both)
-        scores = jnp.einsum("bhtl,bnl->bhtn", asked, stored)
-        scores = jnp.where(seen[:, None], scores, -jnp.inf)
+        product = jnp.einsum("khw,lhw->khl", self.query, self.key)
+        product *= (self.scale / self.width**0.5)[:, None]
+        queries = jnp.einsum("btk,khl->bhtl", keys, product)
+        scores = jnp.einsum("bhtl,bnl->bhtn", queries, stored)
+        scores = jnp.where(visible[:, None], scores, -jnp.inf)
         null = self.null[:, None]
         top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1), null))
         return jnp.exp(scores - top[..., None]), jnp.exp(null - top)
 
-    def _read(self, keys: jax.Array, events: jax.Array, seen: jax.Array) -> jax.Array:
+    def _read(self, keys: jax.Array, events: jax.Array, visible: jax.Array) -> jax.Array:
         """`[B, T, K]`, `[B, N, K + V]`, `bool[B, T, N]` -> `[B, T, H (K + V) + H]`."""
-        weights, rest = self._scored(keys, events[..., : self.key_size], seen)
+        weights, rest = self._score(keys, events[..., : self.key_size], visible)
         total = weights.sum(-1) + rest
         means = jnp.einsum("bhtn,bne->bthe", weights, events) / total.swapaxes(1, 2)[..., None]
         nothing = (rest / total).swapaxes(1, 2)
@@ -156,7 +156,7 @@ def event_of(
     values: Sequence[str] = (),
     write: tuple[str, int] | None = None,
 ) -> tuple[Callable[[AgentInput], Event], tuple[int, int]]:
-    """What a step is to the memory, told by the names of what an agent reads at it.
+    """Returns a function from an agent's inputs to the event of a step, by entries' names.
 
     These are the entries of a dictionary observation (of another one, `"observation"`),
     `"last_action"` and `"last_reward"`.
@@ -178,27 +178,27 @@ def event_of(
     named_entries = isinstance(observation_space, spaces.Dict)
     if not isinstance(observation_space, spaces.Dict):
         observation_space = spaces.Dict.of(observation=observation_space)
-    known = dict(observation_space.items)
-    known |= {"last_action": actions, "last_reward": spaces.Box(-jnp.inf, jnp.inf)}
+    entry_spaces = dict(observation_space.items)
+    entry_spaces |= {"last_action": actions, "last_reward": spaces.Box(-jnp.inf, jnp.inf)}
     named = {"keys": keys, "values": values, "write": () if write is None else write[:1]}
     for argument, names in named.items():
         for name in names:
-            check_choice(argument, name, known)
+            check_choice(argument, name, entry_spaces)
     if not keys and not values:
-        keys = tuple(known)
-    parts = [spaces.Dict(tuple((name, known[name]) for name in names)) for names in (keys, values)]
+        keys = tuple(entry_spaces)
+    parts = [spaces.Dict(tuple((n, entry_spaces[n]) for n in names)) for names in (keys, values)]
 
     def event(inputs: AgentInput) -> Event:
-        seen = inputs.observation if named_entries else {"observation": inputs.observation}
-        seen = {**seen, "last_action": inputs.last_action, "last_reward": inputs.last_reward}
-        key, value = (_flat(part, seen, inputs.last_reward) for part in parts)
-        here = jnp.ones(inputs.last_reward.shape, bool)
-        return Event(key, value, here if write is None else seen[write[0]] == write[1])
+        entries = inputs.observation if named_entries else {"observation": inputs.observation}
+        entries = {**entries, "last_action": inputs.last_action, "last_reward": inputs.last_reward}
+        key, value = (_flat(part, entries, inputs.last_reward) for part in parts)
+        always = jnp.ones(inputs.last_reward.shape, bool)
+        return Event(key, value, always if write is None else entries[write[0]] == write[1])
 
     return event, (spaces.flat_size(parts[0]), spaces.flat_size(parts[1]))
 
 
-def _flat(space: spaces.Dict, seen: dict[str, Any], like: jax.Array) -> jax.Array:
+def _flat(space: spaces.Dict, entries: dict[str, Any], like: jax.Array) -> jax.Array:
     if not space.items:
         return jnp.zeros((*like.shape, 0), jnp.result_type(float))
-    return spaces.flatten(space, seen)
+    return spaces.flatten(space, entries)

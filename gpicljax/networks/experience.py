@@ -72,10 +72,10 @@ class ActionReadout(nn.Module):
     hidden: int = 64
 
     @nn.compact
-    def __call__(self, common: jax.Array, own: jax.Array) -> jax.Array:
+    def __call__(self, common: jax.Array, per_action: jax.Array) -> jax.Array:
         """Float `[..., F]`, float `[..., A, G]` -> float `[..., A]`."""
         mixed = dense(self.hidden, name="common")(common)[..., None, :]
-        mixed = nn.relu(mixed + dense(self.hidden, name="own")(own))
+        mixed = nn.relu(mixed + dense(self.hidden, name="own")(per_action))
         small = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
         return dense(1, kernel_init=small, name="logit")(mixed)[..., 0]
 
@@ -104,7 +104,7 @@ class ExperienceActorCritic(nn.Module):
         self.value = dense(1)
 
     def initial_carry(self, batch: int) -> Experience:
-        """Nothing was tried."""
+        """The sums before the first action."""
         places, actions, dtype = self.situations, self.actions, jnp.result_type(float)
         return Experience(
             jnp.zeros((batch, places, actions, 3), dtype),
@@ -112,13 +112,13 @@ class ExperienceActorCritic(nn.Module):
             jnp.zeros((batch, actions, self.settings.code[-1]), dtype),
         )
 
-    def _step_of(self, inputs: AgentInput) -> Experience:
-        """What the last action adds; nothing where there is none."""
-        seen, dtype = inputs.observation, jnp.result_type(float)
-        before = jax.nn.one_hot(seen["before"], self.situations, dtype=dtype)
-        reached = jax.nn.one_hot(seen["reached"], self.situations, dtype=dtype)
+    def _contribution(self, inputs: AgentInput) -> Experience:
+        """Returns the contribution of the last action; zeros where there is none."""
+        observation, dtype = inputs.observation, jnp.result_type(float)
+        before = jax.nn.one_hot(observation["before"], self.situations, dtype=dtype)
+        reached = jax.nn.one_hot(observation["reached"], self.situations, dtype=dtype)
         action = jax.nn.one_hot(inputs.last_action, self.actions, dtype=dtype)  # 0s for -1
-        end = (seen["terminated"] | seen["truncated"]).astype(dtype)
+        end = (observation["terminated"] | observation["truncated"]).astype(dtype)
         reward = inputs.last_reward.astype(dtype)
         outcome = jnp.stack([jnp.ones_like(end), reward, end], axis=-1)
         outcome = jnp.where(inputs.last_action[..., None] >= 0, outcome, 0)
@@ -132,36 +132,36 @@ class ExperienceActorCritic(nn.Module):
 
     def _read(self, inputs: AgentInput, sums: Experience) -> PolicyOutput:
         """The output for what has been tried so far."""
-        seen, dtype = inputs.observation, jnp.result_type(float)
-        now = jax.nn.one_hot(seen["now"], self.situations, dtype=dtype)
-        elapsed = seen["elapsed"].astype(dtype)
-        batch = now.shape[:-1]
+        observation, dtype = inputs.observation, jnp.result_type(float)
+        situation = jax.nn.one_hot(observation["now"], self.situations, dtype=dtype)
+        elapsed = observation["elapsed"].astype(dtype)
+        batch = situation.shape[:-1]
         pairs, places = _means(sums.pairs), _means(sums.places)
         taken = sums.pairs.sum(-3)[..., :1]
         codes = sums.codes / jnp.maximum(taken, 1)
-        here = jnp.einsum("...s,...sax->...ax", now, pairs)
+        local = jnp.einsum("...s,...sax->...ax", situation, pairs)
         by_action = jnp.moveaxis(pairs, -3, -2).reshape(*batch, self.actions, -1)
         whole = _means(sums.pairs.sum(-3))
-        own = jnp.concatenate([by_action, here, whole, codes], axis=-1)
+        per_action = jnp.concatenate([by_action, local, whole, codes], axis=-1)
         # What an action is worth here depends on where this is and on what lies around.
         flat = places.reshape(*batch, -1)
-        context = jnp.concatenate([now, flat, elapsed], axis=-1)
-        own = nn.relu(self.embed[0](own) + self.context(context)[..., None, :])
-        own = nn.relu(self.embed[1](own))
+        context = jnp.concatenate([situation, flat, elapsed], axis=-1)
+        per_action = nn.relu(self.embed[0](per_action) + self.context(context)[..., None, :])
+        per_action = nn.relu(self.embed[1](per_action))
         exists = jnp.ones((*batch, self.actions), bool)
-        if "action_mask" in seen:
-            exists = seen["action_mask"]
+        if "action_mask" in observation:
+            exists = observation["action_mask"]
         share = exists / exists.sum(-1, keepdims=True)
-        mean = (own * share[..., None].astype(dtype)).sum(-2)
-        most = jnp.where(exists[..., None], own, 0).max(-2)
+        mean = (per_action * share[..., None].astype(dtype)).sum(-2)
+        most = jnp.where(exists[..., None], per_action, 0).max(-2)
         common = self.torso(jnp.concatenate([mean, most, context], axis=-1))
-        return PolicyOutput(self.readout(common, own), self.value(common)[..., 0])
+        return PolicyOutput(self.readout(common, per_action), self.value(common)[..., 0])
 
     def unroll(
         self, carry: Experience | None, inputs: AgentInput, starts: jax.Array | None
     ) -> tuple[PolicyOutput, Experience]:
         """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
-        added = self._step_of(inputs)
+        added = self._contribution(inputs)
         sums = jax.tree.map(lambda x: jnp.cumsum(x, axis=0), added)
         begun = jnp.zeros((1, 1), bool)
         if starts is not None:
@@ -191,10 +191,10 @@ class ExperienceActorCritic(nn.Module):
     ) -> tuple[PolicyOutput, Experience]:
         """Inputs `[B, ...]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
 
-        def grown(old: jax.Array, new: jax.Array) -> jax.Array:
+        def accumulate(old: jax.Array, new: jax.Array) -> jax.Array:
             return jnp.where(start.reshape(-1, *(1,) * (old.ndim - 1)), 0, old) + new
 
-        sums = jax.tree.map(grown, carry, self._step_of(inputs))
+        sums = jax.tree.map(accumulate, carry, self._contribution(inputs))
         return self._read(inputs, sums), sums
 
 
@@ -227,8 +227,8 @@ def experience_network(
     """
     entries = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
     fits = isinstance(entries.get("now"), spaces.Discrete) and "reached" in entries
-    accepted = "whole trials (wrappers.Trial) of discrete situations"
-    check(fits, "observation_space", observation_space, accepted)
+    accepted_values = "whole trials (wrappers.Trial) of discrete situations"
+    check(fits, "observation_space", observation_space, accepted_values)
     check(isinstance(actions, spaces.Discrete), "actions", actions, "Discrete")
     sizes = settings or ExperienceSettings()
     return as_network(ExperienceActorCritic(entries["now"].n, actions.n, sizes))  # type: ignore[attr-defined]

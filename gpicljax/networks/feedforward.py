@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
     """
 
     def initial_carry(self, batch: int) -> tuple[()]:
-        """Nothing."""
+        """The empty carry."""
         del batch
         return ()
 

@@ -87,7 +87,7 @@ def _gelu_backward(x: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
 gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
 
 
-def _normalised(x: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
+def _normalise(x: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
     x = x - x.mean(-1, keepdims=True)
     rate = lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
     return x * rate, rate
@@ -96,11 +96,11 @@ def _normalised(x: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
 @jax.custom_vjp
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
     """Mean 0 and variance 1 over the last axis (epsilon 1e-5), then scaled and shifted."""
-    return _normalised(x, 1e-5)[0] * scale + bias
+    return _normalise(x, 1e-5)[0] * scale + bias
 
 
 def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array) -> Any:
-    unit, rate = _normalised(x, 1e-5)
+    unit, rate = _normalise(x, 1e-5)
     return unit * scale + bias, (unit, rate, scale)
 
 

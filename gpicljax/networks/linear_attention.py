@@ -30,7 +30,7 @@ def decayed_attention(
     memory: jax.Array,
     chunk: int = 64,
 ) -> tuple[jax.Array, jax.Array]:
-    """What every token reads of the tokens up to itself, and the memory after the last.
+    """Returns each token's read of the tokens up to itself, and the memory after the last.
 
     Args:
       query: float `[T, B, H, K]`.
@@ -48,14 +48,14 @@ def decayed_attention(
     chunk = min(chunk, length)
     padding = -length % chunk
 
-    def cut(x: jax.Array) -> jax.Array:
+    def split_chunks(x: jax.Array) -> jax.Array:
         """`[T, B, ...]` -> `[chunks, chunk, B, ...]`; a padded token writes nothing."""
         x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)])
         return x.reshape(-1, chunk, *x.shape[1:])
 
     earlier = jnp.tril(jnp.ones((chunk, chunk), bool))
 
-    def through(memory: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+    def attend_chunk(memory: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         query, key, value, log_decay, starts = x
         decayed = jnp.cumsum(log_decay, axis=0).transpose(1, 2, 0)  # [B, H, C]
         trial = jnp.cumsum(starts, axis=0).T  # [B, C]
@@ -72,8 +72,8 @@ def decayed_attention(
         written = jnp.einsum("jbhk,bhj,jbhv->bhkv", key, left, value)
         return memory * reach[..., -1][..., None, None] + written, within + before
 
-    parts = tuple(cut(x) for x in (query, key, value, log_decay, starts))
-    memory, outputs = jax.lax.scan(through, memory, parts)
+    parts = tuple(split_chunks(x) for x in (query, key, value, log_decay, starts))
+    memory, outputs = jax.lax.scan(attend_chunk, memory, parts)
     return outputs.reshape(-1, *outputs.shape[2:])[:length], memory
 
 
@@ -124,8 +124,8 @@ class LinearAttention(nn.Module):
         outputs = jnp.zeros_like(x)
         for k in range(self.convolution):  # k tokens ago
             place = slice(back - k, back - k + length)
-            seen = (trial[place] == trial[back:])[..., None]
-            outputs = outputs + jnp.where(seen, together[place], 0) * kernel[k]
+            same_trial = (trial[place] == trial[back:])[..., None]
+            outputs = outputs + jnp.where(same_trial, together[place], 0) * kernel[k]
         kept = jnp.where((trial[length:] == trial[-1:])[..., None], together[length:], 0)
         return nn.silu(outputs), kept.swapaxes(0, 1)
 

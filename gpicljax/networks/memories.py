@@ -80,7 +80,7 @@ class Projected(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class MemorySettings:
-    """Which memory a network has, and of what size; see `memory`.
+    """Kind and size of a network's memory; see `memory`.
 
     Attributes:
       memory: kind of the memory.
@@ -146,24 +146,24 @@ class MemorySettings:
         return memory(self.memory, self.core, self.heads, self.window, self.slots), event
 
 
-def width_of_head(core: Sequence[int], heads: int, what: str) -> int:
+def width_of_head(core: Sequence[int], heads: int, description: str) -> int:
     """The size of each head of a layer whose size is given for all of them together.
 
     Args:
       core: that size, alone.
       heads: how many.
-      what: has the size, for errors.
+      description: of the layer, for errors.
 
     Raises:
       ValueError: unless there is one size, and the heads divide it.
     """
-    check(len(core) == 1, "core", core, f"one size, of {what}")
+    check(len(core) == 1, "core", core, f"one size, of {description}")
     check(core[0] % heads == 0, "core", core, f"a multiple of {heads}")
     return core[0] // heads
 
 
 def _moment(words: str) -> tuple[str, int] | None:
-    """NAME=NUMBER as `event_of` takes it."""
+    """Parses NAME=NUMBER for `event_of`."""
     name, equals, number = (part.strip() for part in words.partition("="))
     check(not words or number.isdigit(), "event_when", words, "NAME=NUMBER, or nothing")
     return (name, int(number)) if equals else None

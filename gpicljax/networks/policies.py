@@ -57,9 +57,9 @@ def by_choice(space: Choices, outputs: jax.Array) -> jax.Array:
         return outputs
     most = max(space.sizes)
     parts = jnp.split(outputs, np.cumsum(space.sizes)[:-1].tolist(), axis=-1)
-    still = [(0, 0)] * (outputs.ndim - 1)
+    unpadded = [(0, 0)] * (outputs.ndim - 1)
     padded = [
-        jnp.pad(part, [*still, (0, most - n)], constant_values=-jnp.inf)
+        jnp.pad(part, [*unpadded, (0, most - n)], constant_values=-jnp.inf)
         for part, n in zip(parts, space.sizes, strict=True)
     ]
     return jnp.stack(padded, axis=-2)
@@ -126,7 +126,7 @@ def chosen_value(space: Choices, values: jax.Array, action: jax.Array) -> jax.Ar
 
 
 def no_action(space: spaces.Space, *batch: int) -> jax.Array:
-    """What stands for the last action where there is none: -1 if discrete, else zeros.
+    """Returns the last action of a first step: -1 if discrete, else zeros.
 
     Both are zeros in `spaces.flatten`.
 
@@ -205,10 +205,10 @@ class GaussianPolicy:
         floats = jnp.issubdtype(self.space.dtype or float, jnp.floating)
         check(floats, "space", self.space, "a Box of floats")
         if self.bounds == "squash":
-            check(self._bounded, "space", self.space, "finite bounds, with bounds='squash'")
+            check(self._is_bounded, "space", self.space, "finite bounds, with bounds='squash'")
 
     @property
-    def _bounded(self) -> bool:
+    def _is_bounded(self) -> bool:
         return math.isfinite(self.space.low) and math.isfinite(self.space.high)
 
     @property
@@ -230,14 +230,14 @@ class GaussianPolicy:
         """Samples float `[..., D]` -> actions `[..., *space.shape]` within the space."""
         if self.bounds == "squash":
             sample = jnp.tanh(sample)
-        return _within(self.space, sample, scaled=self._bounded)
+        return _within(self.space, sample, scaled=self._is_bounded)
 
     def to_sample(self, action: jax.Array) -> jax.Array:
         """The sample of an action that is not clipped; `[..., *space.shape]` -> float `[..., D]`.
 
         Squashed actions at their bounds have none: they count as a little within.
         """
-        sample = _unscaled(self.space, action, scaled=self._bounded)
+        sample = _unscale(self.space, action, scaled=self._is_bounded)
         if self.bounds == "squash":
             return jnp.arctanh(jnp.clip(sample, -1 + 1e-6, 1 - 1e-6))
         return sample
@@ -281,7 +281,7 @@ class BinnedPolicy:
 
     def to_sample(self, action: jax.Array) -> jax.Array:
         """The nearest values; actions `[..., *space.shape]` -> `int32[..., D]`."""
-        share = _unscaled(self.space, action, scaled=True)
+        share = _unscale(self.space, action, scaled=True)
         nearest = jnp.round((share + 1) * ((self.bins - 1) / 2)).astype(jnp.int32)
         return jnp.clip(nearest, 0, self.bins - 1)
 
@@ -340,7 +340,7 @@ class TanhPolicy:
 
     def to_sample(self, action: jax.Array) -> jax.Array:
         """The inverse of `to_action`; actions `[..., *space.shape]` -> float `[..., D]`."""
-        return _unscaled(self.space, action, scaled=True)
+        return _unscale(self.space, action, scaled=True)
 
 
 def _within(space: spaces.Box, sample: jax.Array, scaled: bool) -> jax.Array:
@@ -352,7 +352,7 @@ def _within(space: spaces.Box, sample: jax.Array, scaled: bool) -> jax.Array:
     return action.astype(space.dtype or jnp.result_type(float))
 
 
-def _unscaled(space: spaces.Box, action: jax.Array, scaled: bool) -> jax.Array:
+def _unscale(space: spaces.Box, action: jax.Array, scaled: bool) -> jax.Array:
     """The inverse of `_within` for what is within."""
     leading = action.shape[: action.ndim - len(space.shape)]
     flat = action.reshape(*leading, spaces.flat_size(space)).astype(jnp.result_type(float))

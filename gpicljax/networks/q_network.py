@@ -131,7 +131,7 @@ class RecurrentQNetwork(nn.Module):
         return self.event is not None and getattr(self.core, "attends", False)
 
     def attention(self, inputs: AgentInput, starts: jax.Array) -> jax.Array:
-        """What the core attends to, see `Network.attention`."""
+        """Returns the core's attention, see `Network.attention`."""
         assert self.event is not None
         return self.core.attention(self.event(inputs), starts)
 
@@ -153,8 +153,8 @@ class RecurrentQNetwork(nn.Module):
         return mixed if self.event is None else self.event(inputs)
 
     def _heads(self, mixed: jax.Array, core: jax.Array, raw: jax.Array | None) -> QOutput:
-        both = self.residual or self.event is not None
-        features = jnp.concatenate([mixed, core], axis=-1) if both else core
+        keeps_input = self.residual or self.event is not None
+        features = jnp.concatenate([mixed, core], axis=-1) if keeps_input else core
         predictions = {name: predict(features) for name, predict in self.predictors.items()}
         for name in self.compare:
             assert raw is not None
@@ -263,8 +263,8 @@ class QNetwork(FeedForward):
     @nn.compact
     def __call__(self, inputs: AgentInput) -> QOutput:
         """Inputs with any leading axes -> `QOutput` without predictions."""
-        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
-        features = MLP(self.sizes)(seen)
+        encoding = Encoder(self.observation_space, name="encoder")(inputs.observation)
+        features = MLP(self.sizes)(encoding)
         if self.dueling:
             return QOutput(DuelingHead(self.actions, name="head")(features), {})
         space = choices(self.actions)

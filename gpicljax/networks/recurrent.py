@@ -62,7 +62,7 @@ def lstm_cell(cell: jax.Array, gates: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 class RecurrentLayer(nn.Module, Generic[CarryT]):
-    """What recurrent layers share: `step` is `unroll` over one step."""
+    """Base class of recurrent layers: `step` is `unroll` over one step."""
 
     size: int
 
@@ -149,8 +149,8 @@ class GRULayer(RecurrentLayer[jax.Array]):
         def tick(hidden: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             projected, keep = x
             hidden = hidden * keep
-            now, new = jnp.split(projected, [2 * self.size], axis=-1)
-            reset, update = jnp.split(nn.sigmoid(now + hidden @ gates), 2, axis=-1)
+            gate_inputs, new = jnp.split(projected, [2 * self.size], axis=-1)
+            reset, update = jnp.split(nn.sigmoid(gate_inputs + hidden @ gates), 2, axis=-1)
             new = jnp.tanh(new + (reset * hidden) @ candidate)
             hidden = update * hidden + (1 - update) * new
             return hidden, hidden

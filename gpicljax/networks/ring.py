@@ -13,19 +13,19 @@ import jax.numpy as jnp
 
 
 class View(NamedTuple):
-    """What each of T steps finds in S slots and the T steps of its sequence.
+    """Entries that each of T steps can read, in S slots and the T steps of its sequence.
 
     Attributes:
-      seen: `bool[B, T, S + T]`, what was stored before it in its trial and is not overwritten.
-      age: `int32[B, T, S + T]`, how many entries ago, from 1 on, where it is seen.
+      visible: `bool[B, T, S + T]`, entries stored before it in its trial and not overwritten.
+      age: `int32[B, T, S + T]`, how many entries ago, from 1 on, where visible.
     """
 
-    seen: jax.Array
+    visible: jax.Array
     age: jax.Array
 
 
 def view(count: jax.Array, write: jax.Array, starts: jax.Array, slots: int) -> View:
-    """What each step of a sequence sees, for any entries.
+    """Returns the entries that each step of a sequence can read.
 
     Args:
       count: `int32[B]`, how many the trial had stored before the sequence.
@@ -38,18 +38,18 @@ def view(count: jax.Array, write: jax.Array, starts: jax.Array, slots: int) -> V
     # a step sees those of its own trial, unless they are overwritten by then.
     number = count[:, None] + jnp.cumsum(write.astype(jnp.int32), axis=1) - write
     stored, filled = numbers(count, slots)
-    own = jnp.concatenate([jnp.zeros_like(stored), trial], axis=1)
+    entry_trials = jnp.concatenate([jnp.zeros_like(stored), trial], axis=1)
     numbered = jnp.concatenate([stored, number], axis=1)
-    there = jnp.concatenate([filled, write], axis=1)
+    present = jnp.concatenate([filled, write], axis=1)
     age = number[:, :, None] - numbered[:, None, :]
-    seen = there[:, None] & (age > 0) & (age <= slots)
-    return View(seen & (trial[:, :, None] == own[:, None, :]), age)
+    visible = present[:, None] & (age > 0) & (age <= slots)
+    return View(visible & (trial[:, :, None] == entry_trials[:, None, :]), age)
 
 
 def store(
     entries: jax.Array, count: jax.Array, new: jax.Array, write: jax.Array, starts: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """What the next sequence finds: the latest entry of the last trial in every slot.
+    """Returns the slots for the next sequence: the latest entries of the last trial.
 
     Args:
       entries: float `[B, S, E]`, what was stored before.
@@ -74,15 +74,15 @@ def store(
     return fresh + old, count
 
 
-def attend(scores: jax.Array, seen: jax.Array) -> jax.Array:
-    """Softmax along the last axis over what is seen; zeros where nothing is.
+def attend(scores: jax.Array, visible: jax.Array) -> jax.Array:
+    """Returns the softmax along the last axis over visible entries; zeros where there are none.
 
     Args:
       scores: float `[..., N]`.
-      seen: `bool[..., N]`.
+      visible: `bool[..., N]`.
     """
-    scores = jnp.where(seen, scores, -jnp.inf)
-    top = jax.lax.stop_gradient(jnp.where(seen.any(-1), scores.max(-1), 0))
+    scores = jnp.where(visible, scores, -jnp.inf)
+    top = jax.lax.stop_gradient(jnp.where(visible.any(-1), scores.max(-1), 0))
     weights = jnp.exp(scores - top[..., None])
     total = weights.sum(-1, keepdims=True)
     return weights / jnp.where(total > 0, total, 1)

@@ -36,7 +36,7 @@ EXP2_COEFFICIENTS = (
 
 
 class _Sizes(NamedTuple):
-    """What suits a platform; any choice gives the same results up to rounding."""
+    """Sizes that suit a platform; any choice gives the same results up to rounding."""
 
     rows: int  # queries of a tile, at most
     heads: int | None  # that are worked on together, at most; None for all
@@ -49,7 +49,7 @@ _CPU, _GPU, _TPU = _Sizes(128, 4, True), _Sizes(512, None, False), _Sizes(512, N
 
 
 class _Plan(NamedTuple):
-    """How the tiles lie; static. Lengths and positions count padding in.
+    """Layout of the tiles; static. Lengths and positions include padding.
 
     Every tile of queries meets one masked tile of keys that ends where it ends. Before that come,
     if `looped`, as many tiles of keys as its queries see.
@@ -114,7 +114,7 @@ def _on_platform(function: Callable[..., Any], span: int | None, *arrays: Any) -
 
 
 class _Tiling(NamedTuple):
-    """How arrays of all heads become padded groups of heads, and groups' results theirs."""
+    """Conversion of arrays of all heads to padded groups of heads, and back."""
 
     plan: _Plan
     group: int
@@ -126,7 +126,7 @@ class _Tiling(NamedTuple):
         x = jnp.pad(x, ((0, 0),) * (x.ndim - 1) + ((before, self.after),))
         return x.reshape(-1, self.group, *x.shape[2:])
 
-    def joined(self, x: jax.Array, like: jax.Array, before: int = 0) -> jax.Array:
+    def join(self, x: jax.Array, like: jax.Array, before: int = 0) -> jax.Array:
         """The reverse, with the shape of `like` but for the axis of the width."""
         x = x.reshape(*like.shape[:2], *x.shape[2:])
         return x[..., before : before + like.shape[-1]]
@@ -175,7 +175,7 @@ def _all_forward(
     keys, values = (tiling.spread(x, tiling.before) for x in (k, v))
     arrays = (tiling.spread(q), keys, values, tiling.limits(first, q))
     out, lse = _map(partial(_forward, tiling.plan), *arrays)
-    return tiling.joined(out, q), tiling.joined(lse, q)
+    return tiling.join(out, q), tiling.join(lse, q)
 
 
 def _all_backward(
@@ -192,11 +192,11 @@ def _all_backward(
     """Gradients of q, k and v, of their shapes."""
     tiling = _tiling(sizes, span, q, k)
     keys, values = (tiling.spread(x, tiling.before) for x in (k, v))
-    later = (tiling.spread(x) for x in (out, lse, d_out))
-    arrays = (tiling.spread(q), keys, values, tiling.limits(first, q), *later)
+    outputs = (tiling.spread(x) for x in (out, lse, d_out))
+    arrays = (tiling.spread(q), keys, values, tiling.limits(first, q), *outputs)
     d_q, d_k, d_v = _map(partial(_backward, tiling.plan), *arrays)
     before = tiling.before
-    return tiling.joined(d_q, q), tiling.joined(d_k, k, before), tiling.joined(d_v, v, before)
+    return tiling.join(d_q, q), tiling.join(d_k, k, before), tiling.join(d_v, v, before)
 
 
 def _map(function: Callable[..., Any], first: jax.Array, *rest: jax.Array | None) -> Any:
@@ -302,7 +302,7 @@ def _forward(
     def queries(i: jax.Array, result: _Arrays) -> _Arrays:
         out, lse = result
         queries = _slice(q, i * rows, rows, 2)
-        seen = None if first is None else _slice(first, i * rows, rows, 1)
+        earliest = None if first is None else _slice(first, i * rows, rows, 1)
         place = plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32)
 
         def tile(start: jax.Array, keys: int, end: jax.Array | None, carry: _Arrays) -> _Arrays:
@@ -311,7 +311,7 @@ def _forward(
             if end is not None:
                 key = (start + jnp.arange(keys, dtype=jnp.int32))[:, None]
                 mask = key <= jnp.minimum(place, end - 1)
-                mask = mask if seen is None else mask & (key >= seen[:, None])
+                mask = mask if earliest is None else mask & (key >= earliest[:, None])
                 score = jnp.where(mask, score, jnp.asarray(MASKED, score.dtype))
             new = jnp.maximum(most, score.max(1))
             weight, decay = _exp2(score - new[:, None]), _exp2(most - new)
@@ -321,7 +321,7 @@ def _forward(
 
         # A lowest maximum far above masked scores: what is all masked so far counts nothing.
         carry = (zeros + MASKED / 2, zeros, jnp.zeros((group, width, rows), q.dtype))
-        most, total, value = _loop(plan, i, seen, tile, carry)
+        most, total, value = _loop(plan, i, earliest, tile, carry)
         out = _update(out, value / total[:, None], i * rows, 2)
         return out, _update(lse, most + jnp.log2(total), i * rows, 1)
 
@@ -356,7 +356,7 @@ def _backward(
         query, d_value = (_slice(x, i * rows, rows, 1) for x in (q, d_out))
         query_across, d_value_across = (_slice(x, i * rows, rows, 2) for x in across[:2])
         total, mean = (_slice(x, i * rows, rows, 1)[:, :, None] for x in (lse, delta))
-        seen = None if first is None else _slice(first, i * rows, rows, 1)
+        earliest = None if first is None else _slice(first, i * rows, rows, 1)
         place = (plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32))[:, None]
 
         def tile(start: jax.Array, keys: int, end: jax.Array | None, carry: _Arrays) -> _Arrays:
@@ -366,7 +366,7 @@ def _backward(
             if end is not None:
                 key = start + jnp.arange(keys, dtype=jnp.int32)
                 mask = key <= jnp.minimum(place, end - 1)
-                mask = mask if seen is None else mask & (key >= seen[:, :, None])
+                mask = mask if earliest is None else mask & (key >= earliest[:, :, None])
                 score = jnp.where(mask, score, jnp.asarray(MASKED, score.dtype))
             weight = _exp2(score - total)
             d_weight = jnp.einsum("gqd,gdk->gqk", d_value, value_across)
@@ -378,7 +378,7 @@ def _backward(
             dv = _update(dv, _slice(dv, start, keys, 2) + d_val, start, 2)
             return d_query, dk, dv
 
-        d_query, dk, dv = _loop(plan, i, seen, tile, (jnp.zeros_like(query), dk, dv))
+        d_query, dk, dv = _loop(plan, i, earliest, tile, (jnp.zeros_like(query), dk, dv))
         return _update(dq, _swap(d_query), i * rows, 2), dk, dv
 
     result = tuple(jnp.zeros_like(x) for x in (across[0], across[2], across[3]))

@@ -136,9 +136,9 @@ class Transformer(nn.Module):
         steps, batch = inputs.shape[:2]
         count, slots = self.tokens_per_step, self._slots
         if carry is not None and self.window is None and steps * count > slots:
-            given = f"{steps} steps of {count} tokens"
+            size = f"{steps} steps of {count} tokens"
             accepted_values = f"{slots} tokens, the cache's capacity: raise it, or unroll from None"
-            raise ValueError(refusal("inputs", given, accepted_values))
+            raise ValueError(refusal("inputs", size, accepted_values))
         x = jnp.moveaxis(inputs.reshape(steps, batch, count, self.width), 1, 0)
         length = jnp.full(1, -self.lead, jnp.int32) if carry is None else carry.length
         positions = self._positions(length, starts, steps)
@@ -146,10 +146,10 @@ class Transformer(nn.Module):
         offset = 0 if carry is None else slots
         if carry is not None or starts is not None or window is not None or self.lead:
             # A token that is not there sees itself only.
-            seen = jnp.maximum(positions, 0)
-            first = earliest_keys(seen, self.window, count, offset)
+            clipped = jnp.maximum(positions, 0)
+            first = earliest_keys(clipped, self.window, count, offset)
             if window is not None:
-                first = jnp.maximum(first, earliest_keys(seen, window, count, offset))
+                first = jnp.maximum(first, earliest_keys(clipped, window, count, offset))
             if carry is not None and self.window is None:
                 last = (jnp.arange(steps * count, dtype=jnp.int32) // count + 1) * count
                 first = jnp.maximum(first, last)  # as a step does, which writes before it looks
@@ -191,19 +191,19 @@ class Transformer(nn.Module):
         return x.reshape(inputs.shape), cache.replace(length=positions[:, -1] + 1)
 
     def _visible(
-        self, positions: jax.Array, held: jax.Array, window: jax.Array | None
+        self, positions: jax.Array, slot_positions: jax.Array, window: jax.Array | None
     ) -> jax.Array:
-        """Which slots each of a step's tokens attends to, `bool[B, T, C]`."""
-        positions, held = positions[:, :, None], held[:, None]
-        visible = (held >= 0) & (held <= positions)
+        """Returns the slots that each of a step's tokens attends to, `bool[B, T, C]`."""
+        positions, slot_positions = positions[:, :, None], slot_positions[:, None]
+        visible = (slot_positions >= 0) & (slot_positions <= positions)
         count = self.tokens_per_step
         for limit in (self.window, window):
             if limit is not None:
-                visible &= positions // count - held // count < limit
+                visible &= positions // count - slot_positions // count < limit
         return visible
 
     def _positions(self, length: jax.Array, starts: jax.Array | None, steps: int) -> jax.Array:
-        """In their trials, from its length so far `int32[B or 1]` -> `int32[B or 1, tokens]`."""
+        """Positions in trials, `int32[B or 1, tokens]`, from the length so far, `int32[B or 1]`."""
         index = jnp.arange(steps, dtype=jnp.int32)[:, None]
         if starts is None:
             begin = length + index * self.tokens_per_step

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
 
-from gpicljax.batching import unless_known
+from gpicljax.batching import bound_rounds
 from gpicljax.networks.attention import Implementation, causal_attention
 from gpicljax.networks.layers import LayerNorm, Linear, default_float, gelu, scaled_uniform
 from gpicljax.networks.tiled_attention import MASKED
@@ -37,12 +37,12 @@ class KVCache(struct.PyTreeNode):
 
     @property
     def capacity(self) -> int:
-        """C."""
+        """The number of slots, C."""
         return self.keys.shape[3]
 
 
 class Context(struct.PyTreeNode):
-    """What all layers of a pass share; `[B, ...]`, or `[1, ...]` where all rows are alike."""
+    """Data that all layers of a pass share; `[B, ...]`, or `[1, ...]` where all rows are alike."""
 
     cosine: jax.Array  # float [B, d / 2, T]
     sine: jax.Array
@@ -86,9 +86,9 @@ class Block(nn.Module):
         )
         mixed = mixed.reshape(x.shape[0], 3, self.heads, size, x.shape[1])
         q, k = (_rotate(mixed[:, i], context).astype(self.dtype) for i in range(2))
-        seen, cache = self._attend(q, k, mixed[:, 2], cache, layer, context)
-        seen = seen.reshape(x.shape[0], self.width, x.shape[1]).swapaxes(1, 2)
-        x = x + drop(dense(self.width, kernel_init=closing, name="out")(seen))
+        attended, cache = self._attend(q, k, mixed[:, 2], cache, layer, context)
+        attended = attended.reshape(x.shape[0], self.width, x.shape[1]).swapaxes(1, 2)
+        x = x + drop(dense(self.width, kernel_init=closing, name="out")(attended))
         up = dense(4 * self.width, kernel_init=scaled_uniform(), name="up")
         hidden = drop(gelu(up(LayerNorm(name="norm2")(x))))
         x = x + drop(dense(self.width, kernel_init=closing, name="down")(hidden))
@@ -185,17 +185,17 @@ def _look_up(q: jax.Array, cache: KVCache, layer: jax.Array, context: Context) -
         most, total, value = carry
         # The last chunk may begin early; what came before is not counted twice.
         start = jnp.minimum(i * count, cache.capacity - count)
-        none = jnp.int32(0)
-        here = (none, layer, none, start, none)
+        zero = jnp.int32(0)
+        corner = (zero, layer, zero, start, zero)
         shape = (batch, 1, heads, count, size)
         keys, values = (
-            jax.lax.dynamic_slice(x, here, shape)[:, 0].astype(q.dtype)
+            jax.lax.dynamic_slice(x, corner, shape)[:, 0].astype(q.dtype)
             for x in (cache.keys, cache.values)
         )
         fresh = start + jnp.arange(count, dtype=jnp.int32) >= i * count
-        seen = jax.lax.dynamic_slice_in_dim(visible, start, count, 2) & fresh
+        mask = jax.lax.dynamic_slice_in_dim(visible, start, count, 2) & fresh
         score = jnp.einsum("bhdt,bhcd->bhtc", q, keys)
-        score = jnp.where(seen[:, None], score, jnp.asarray(MASKED, q.dtype))
+        score = jnp.where(mask[:, None], score, jnp.asarray(MASKED, q.dtype))
         new = jnp.maximum(most, score.max(-1))
         weight, decay = jnp.exp(score - new[..., None]), jnp.exp(most - new)
         value = value * decay[:, :, None] + jnp.einsum("bhtc,bhcd->bhdt", weight, values)
@@ -204,7 +204,7 @@ def _look_up(q: jax.Array, cache: KVCache, layer: jax.Array, context: Context) -
     zeros = jnp.zeros((batch, heads, tokens), q.dtype)
     carry = (zeros + MASKED / 2, zeros, jnp.zeros(q.shape, q.dtype))
     most = -(-cache.capacity // count)
-    chunks = unless_known(lambda used: (used + count - 1) // count, most, used)
+    chunks = bound_rounds(lambda used: (used + count - 1) // count, most, used)
     _, total, value = jax.lax.fori_loop(jnp.int32(0), chunks, chunk, carry)
     # A token that is not there sees nothing.
     return (value / jnp.where(total > 0, total, 1)[:, :, None]).astype(cache.values.dtype)

@@ -12,7 +12,7 @@ from gpicljax.typing import ArrayTree
 
 
 class AroundCore(nn.Module):
-    """Any core between a layer that reads, `read`, and a head, `write`, which subclasses have.
+    """Base class of a core between an input layer, `read`, and a head, `write`.
 
     Attributes:
       core: a module with `initial_carry`, `step` and `unroll` over vectors; a transformer with one

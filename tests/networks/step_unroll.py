@@ -109,14 +109,14 @@ class Case(NamedTuple):
     starts: jax.Array
 
 
-def filled(carry, value):
+def fill(carry, value):
     """A carry with something in it: counts of 2, and elsewhere the value added."""
     inexact = lambda c: jnp.issubdtype(c.dtype, jnp.inexact)  # noqa: E731
     return jax.tree.map(lambda c: c + value if inexact(c) else jnp.full_like(c, 2), carry)
 
 
 @functools.cache
-def prepared(name):
+def prepare(name):
     """The case of that name, with random parameters."""
     network = as_network(MODULES[name])
     network = network._replace(step=jax.jit(network.step), unroll=jax.jit(network.unroll))
@@ -125,13 +125,13 @@ def prepared(name):
     shapes = jax.eval_shape(network.init, jax.random.key(0), first)
     draw = np.random.default_rng(2)
     params = jax.tree.map(lambda s: jnp.asarray(0.5 * draw.normal(size=s.shape), s.dtype), shapes)
-    carry = filled(network.initial_carry(BATCH), 0.3)
+    carry = fill(network.initial_carry(BATCH), 0.3)
     return Case(network, params, carry, inputs, starts)
 
 
 def both_ways(name):
     """(outputs, carry) of `unroll`, and of `step` in a loop."""
-    network, params, carry, inputs, starts = prepared(name)
+    network, params, carry, inputs, starts = prepare(name)
     together = network.unroll(params, carry, inputs, starts)
     outputs = []
     for t in range(LENGTH):
@@ -148,7 +148,7 @@ def both_ways(name):
 def largest_difference(name):
     """The largest absolute difference between the two ways; floats are of one type only."""
     ways = both_ways(name)
-    for leaf in jax.tree.leaves((ways, prepared(name).params)):
+    for leaf in jax.tree.leaves((ways, prepare(name).params)):
         assert leaf.dtype in (jnp.result_type(float), jnp.int32)
     differences = jax.tree.map(lambda a, b: np.abs(np.asarray(a) - b).max(), *ways)
     return float(max(jax.tree.leaves(differences)))

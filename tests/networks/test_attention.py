@@ -21,8 +21,8 @@ def draw(shape, dtype=jnp.float32, scale=1.0, seed=0):
     return [jnp.asarray(scale * rng.normal(size=shape), dtype) for _ in range(4)]
 
 
-def allowed(length, window=None, tokens_per_step=1, starts=None):
-    """Which key each query may see, by its definition; `bool[B or 1, T, T]`."""
+def visible_keys(length, window=None, tokens_per_step=1, starts=None):
+    """Returns the keys that each query may see, by the definition; `bool[B or 1, T, T]`."""
     mask = np.tri(length, dtype=bool)[None]
     step = np.arange(length) // tokens_per_step
     if window is not None:
@@ -69,14 +69,14 @@ def compare(inputs, mask, output=OUTPUT, gradient=GRADIENT, **options):
 
     out, gradients = jax.jit(both)(q, k, v)
     np.testing.assert_allclose(out, plain(q, k, v, mask), atol=output, rtol=output)
-    for ours, theirs in zip(gradients, plain(q, k, v, mask, weight), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=gradient, rtol=gradient)
+    for actual, expected in zip(gradients, plain(q, k, v, mask, weight), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=gradient, rtol=gradient)
     return out, gradients
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 4), (2, 7, 3, 6), (3, 130, 3, 8), (2, 256, 4, 16)])
 def test_equals_a_plain_softmax(shape):
-    compare(draw(shape), allowed(shape[1]))
+    compare(draw(shape), visible_keys(shape[1]))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_equals_a_plain_softmax(shape):
 def test_windows_are_counted_in_steps(length, window, tokens_per_step):
     compare(
         draw((2, length, 2, 8)),
-        allowed(length, window, tokens_per_step),
+        visible_keys(length, window, tokens_per_step),
         window=window,
         tokens_per_step=tokens_per_step,
     )
@@ -100,7 +100,7 @@ def test_nobody_attends_across_a_start(window, tokens_per_step):
     length = 330 * tokens_per_step
     compare(
         draw((2, length, 2, 8)),
-        allowed(length, window, tokens_per_step, starts),
+        visible_keys(length, window, tokens_per_step, starts),
         window=window,
         tokens_per_step=tokens_per_step,
         starts=jnp.asarray(starts),
@@ -111,15 +111,15 @@ def test_a_start_hides_what_is_before_entirely():
     q, k, v, _ = draw((1, 200, 1, 8))
     starts = jnp.zeros((200, 1), bool).at[150].set(True)
     out = attend(q, k, v.at[:, :150].multiply(1e30), starts=starts)
-    again = plain(q[:, 150:], k[:, 150:], v[:, 150:], allowed(50))
-    np.testing.assert_allclose(out[:, 150:], again, atol=OUTPUT)
+    expected = plain(q[:, 150:], k[:, 150:], v[:, 150:], visible_keys(50))
+    np.testing.assert_allclose(out[:, 150:], expected, atol=OUTPUT)
 
 
 @pytest.mark.parametrize("window", [None, 5, 200])
 def test_more_keys_than_queries(window):
     # As with a cache: the last queries of a longer sequence.
     q, k, v, _ = draw((2, 333, 2, 8))
-    whole = plain(q, k, v, allowed(333, window))
+    whole = plain(q, k, v, visible_keys(333, window))
     for last in (1, 150):
         out = attend(q[:, -last:], k, v, window=window)
         np.testing.assert_allclose(out, whole[:, -last:], atol=OUTPUT)
@@ -141,19 +141,19 @@ def test_large_inputs_do_not_overflow(scale):
     inputs = draw((1, 260, 2, 16), scale=scale)
     inputs[3] = inputs[3] / scale
     tolerance = 2e-5 * scale * scale
-    compare(inputs, allowed(260), 2e-5 * scale, tolerance)
+    compare(inputs, visible_keys(260), 2e-5 * scale, tolerance)
 
 
 def test_scores_far_below_zero():
     # All scores at -5000: only their differences matter.
     q, k, v, _ = draw((1, 200, 1, 16))
     q, k = q.at[..., 0].set(1000.0), k.at[..., 0].set(-20.0)
-    np.testing.assert_allclose(attend(q, k, v), plain(q, k, v, allowed(200)), atol=2e-3)
+    np.testing.assert_allclose(attend(q, k, v), plain(q, k, v, visible_keys(200)), atol=2e-3)
 
 
 def test_half_precision():
     q, k, v, weight = draw((2, 200, 2, 16), jnp.bfloat16)
-    mask = allowed(200)
+    mask = visible_keys(200)
     # Computed in float32: only results are rounded, to 8 bits.
     out, gradients = compare((q, k, v, weight), mask, 2**-8, 2**-8)
     assert {out.dtype, *(g.dtype for g in gradients)} == {jnp.dtype(jnp.bfloat16)}
@@ -163,7 +163,7 @@ def test_double_precision():
     with jax.enable_x64(True):
         inputs = draw((2, 150, 2, 8), jnp.float64)
         starts = jnp.zeros((150, 2), bool).at[70, 1].set(True)
-        mask = allowed(150, 100, 1, np.asarray(starts))
+        mask = visible_keys(150, 100, 1, np.asarray(starts))
         out, _ = compare(inputs, mask, 1e-12, 1e-12, starts=starts, window=100)
         assert out.dtype == jnp.float64
         np.testing.assert_allclose(
@@ -179,15 +179,15 @@ def test_vmap_and_checkpoint():
         return (causal_attention(q, k, v, starts=starts) * weight).sum()
 
     gradient = jax.grad(loss, (0, 1, 2))
-    together = jax.jit(jax.vmap(gradient))(q, k, v, weight, starts)
-    again = jax.grad(jax.checkpoint(loss), (0, 1, 2))
-    alone = jax.jit(again)(*(x[1] for x in (q, k, v, weight, starts)))
-    for a, b in zip(together, alone, strict=True):
+    batched = jax.jit(jax.vmap(gradient))(q, k, v, weight, starts)
+    checkpointed = jax.grad(jax.checkpoint(loss), (0, 1, 2))
+    single = jax.jit(checkpointed)(*(x[1] for x in (q, k, v, weight, starts)))
+    for a, b in zip(batched, single, strict=True):
         np.testing.assert_allclose(a[1], b, atol=GRADIENT)
     for i in (0, 2):
-        mask = allowed(140, starts=np.asarray(starts[i]))
+        mask = visible_keys(140, starts=np.asarray(starts[i]))
         expected = plain(q[i], k[i], v[i], mask, weight[i])
-        for a, b in zip(together, expected, strict=True):
+        for a, b in zip(batched, expected, strict=True):
             np.testing.assert_allclose(a[i], b, atol=GRADIENT)
 
 
@@ -228,7 +228,7 @@ def test_sharded_over_the_batch():
         causal_attention, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False
     )
     sharded = jax.device_put(inputs, jax.sharding.NamedSharding(mesh, spec))
-    expected = plain(*inputs, allowed(140))
+    expected = plain(*inputs, visible_keys(140))
     np.testing.assert_allclose(jax.jit(mapped)(*sharded), expected, atol=OUTPUT)
     np.testing.assert_allclose(jax.jit(causal_attention)(*sharded), expected, atol=OUTPUT)
 
@@ -272,7 +272,7 @@ def test_implementations_agree(implementation):
     q, k, v, _ = draw((2, 100, 2, 8))
     starts = jnp.zeros((100, 2), bool).at[40, 0].set(True)
     out = attend(q, k, v, starts=starts, window=50, implementation=implementation)
-    expected = plain(q, k, v, allowed(100, 50, 1, np.asarray(starts)))
+    expected = plain(q, k, v, visible_keys(100, 50, 1, np.asarray(starts)))
     np.testing.assert_allclose(out, expected, atol=OUTPUT)
 
 

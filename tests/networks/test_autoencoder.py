@@ -14,7 +14,7 @@ from gpicljax.networks.autoencoder import (
     decode_in_parts,
     encode_in_parts,
     latent_statistics,
-    standardised,
+    standardise,
 )
 
 PATCHES = AutoencoderSettings("patches", latent=4, width=8)
@@ -45,8 +45,8 @@ def test_the_papers_has_as_many_parameters(side):
     images = jax.ShapeDtypeStruct((2, 3, side, side, 3), jnp.uint8)
     mean, log_variance = jax.eval_shape(bundle.encode, params, images)
     assert mean.shape == log_variance.shape == (2, 3, 1024)
-    again = jax.eval_shape(bundle.decode, params, mean)
-    assert again.shape == images.shape and again.dtype == jnp.float32
+    decoded = jax.eval_shape(bundle.decode, params, mean)
+    assert decoded.shape == images.shape and decoded.dtype == jnp.float32
 
 
 def test_the_prototypes_has_as_many_parameters():
@@ -68,11 +68,11 @@ def test_parts_and_axes_change_nothing(key):
         mean, log_variance = encode_in_parts(small, params, images, part)
 
         def error(params, mean):
-            again = decode_in_parts(small, params, mean, part)
-            return jnp.square(again - images / 255).mean(), again
+            decoded = decode_in_parts(small, params, mean, part)
+            return jnp.square(decoded - images / 255).mean(), decoded
 
-        (_, again), gradient = jax.value_and_grad(error, (0, 1), has_aux=True)(params, mean)
-        return mean, log_variance, again, gradient
+        (_, decoded), gradient = jax.value_and_grad(error, (0, 1), has_aux=True)(params, mean)
+        return mean, log_variance, decoded, gradient
 
     whole = run(params, images, None)
     assert whole[0].shape == whole[1].shape == (2, 5, 4) and whole[2].shape == images.shape
@@ -90,8 +90,8 @@ def test_weights_keep_the_variance(key):
     assert kernel.shape == (32, 2 * 8) and abs(kernel.var() * 32 - 2) < 0.4
     assert np.abs(kernel.mean()) < 0.05 and np.abs(kernel).max() <= np.sqrt(6 / 32)
     assert not params["decoder"]["Linear_1"]["bias"].any()
-    other = small.init(jax.random.key(1))
-    assert (other["decoder"]["Linear_1"]["kernel"] != kernel).all()
+    other_params = small.init(jax.random.key(1))
+    assert (other_params["decoder"]["Linear_1"]["kernel"] != kernel).all()
     assert (params["mean"]["kernel"] != params["log_variance"]["kernel"]).all()
 
 
@@ -105,18 +105,18 @@ def test_convolutions_see_the_whole_picture(key):
         mean, log_variance = small.encode(params, images)
         return mean, log_variance, small.decode(params, mean)
 
-    (mean, log_variance, again), other = run(params, images), run(params, changed)
-    assert mean.shape == log_variance.shape == (2, 4) and again.shape == images.shape
-    np.testing.assert_allclose(mean[0], other[0][0], rtol=1e-5)
+    (mean, log_variance, decoded), altered = run(params, images), run(params, changed)
+    assert mean.shape == log_variance.shape == (2, 4) and decoded.shape == images.shape
+    np.testing.assert_allclose(mean[0], altered[0][0], rtol=1e-5)
     # A change of the last column alone reaches every latent, and every pixel that is made of them.
-    assert (other[0][1] != mean[0]).all()
-    assert (other[2][1] != again[0]).any(-1).all()
+    assert (altered[0][1] != mean[0]).all()
+    assert (altered[2][1] != decoded[0]).any(-1).all()
 
 
 def test_standardised_latents_are_brought_back(key):
     small = autoencoder(PATCHES, (8, 16))
     small = small._replace(encode=jax.jit(small.encode), decode=jax.jit(small.decode))
-    bundle, images = standardised(small), jnp.asarray(pictures(64, 8, 16))
+    bundle, images = standardise(small), jnp.asarray(pictures(64, 8, 16))
     params = bundle.init(key)
     raw = small.encode(params.network, images)
     jax.tree.map(np.testing.assert_array_equal, raw, bundle.encode(params, images))
@@ -126,8 +126,8 @@ def test_standardised_latents_are_brought_back(key):
     np.testing.assert_allclose(mean.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(mean.std(0), 1, rtol=1e-3)
     np.testing.assert_allclose(np.exp(log_variance / 2) * scale, np.exp(raw[1] / 2), rtol=1e-4)
-    again = small.decode(params.network, raw[0])
-    np.testing.assert_allclose(bundle.decode(params, mean), again, atol=1e-5)
+    expected = small.decode(params.network, raw[0])
+    np.testing.assert_allclose(bundle.decode(params, mean), expected, atol=1e-5)
 
 
 def test_half_precision_is_near():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpicljax import spaces
-from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
 from gpicljax.networks.causal_model import (
     MODEL,
     WINDOW,
@@ -20,7 +20,7 @@ from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.embeddings import ResidualHead
 
 LENGTH, BATCH, ACTIONS = 7, 2, spaces.Discrete(5)
-PICTURES = standardised(autoencoder(AutoencoderSettings("patches", latent=4, width=4), (8, 8)))
+PICTURES = standardise(autoencoder(AutoencoderSettings("patches", latent=4, width=4), (8, 8)))
 SMALL = CausalModelSettings(layers=2, width=8, heads=2, slots=8, rewards=True)
 KINDS = ("transformer", "linear-attention", "lstm", "events")
 
@@ -94,17 +94,17 @@ def test_steps_are_the_whole_and_no_head_sees_what_it_is_to_say(kind):
             observation=inputs.observation.at[3].set(255 - inputs.observation[3]),
             last_action=inputs.last_action.at[3].set((inputs.last_action[3] + 1) % 5),
         )
-        other = network.unroll(params, None, changed, starts)[0]
-        seen = changed._replace(last_action=inputs.last_action)
-        looked = network.unroll(params, None, seen, starts)[0]
-        return stepped, whole, other, looked
+        altered = network.unroll(params, None, changed, starts)[0]
+        altered_picture = changed._replace(last_action=inputs.last_action)
+        looked = network.unroll(params, None, altered_picture, starts)[0]
+        return stepped, whole, altered, looked
 
-    stepped, whole, other, looked = all_ways(params, inputs)
-    known = np.ones((LENGTH, BATCH), bool)
-    known[0] = known[4, 0] = False  # before a start nothing is expected
-    for name, each in whole._asdict().items():
-        counts = known if name in ("latent", "image", "reward") else np.ones_like(known)
-        np.testing.assert_allclose(getattr(stepped, name)[counts], each[counts], atol=2e-5)
+    stepped, whole, altered, looked = all_ways(params, inputs)
+    mask = np.ones((LENGTH, BATCH), bool)
+    mask[0] = mask[4, 0] = False  # before a start nothing is expected
+    for name, values in whole._asdict().items():
+        counts = mask if name in ("latent", "image", "reward") else np.ones_like(mask)
+        np.testing.assert_allclose(getattr(stepped, name)[counts], values[counts], atol=2e-5)
     assert whole.image.shape == (LENGTH, BATCH, 8, 8, 3)
     assert whole.reward.shape == (LENGTH, BATCH)
 
@@ -112,35 +112,35 @@ def test_steps_are_the_whole_and_no_head_sees_what_it_is_to_say(kind):
         return np.abs(a - b).reshape(LENGTH, BATCH, -1).max(-1) > 1e-6
 
     # The past stays the past; an action changes what is expected with it, a picture what is done.
-    assert not differs(other.policy, whole.policy)[:3].any()
-    assert not differs(other.latent, whole.latent)[1:3].any()
-    assert differs(other.latent, whole.latent)[3].all()
+    assert not differs(altered.policy, whole.policy)[:3].any()
+    assert not differs(altered.latent, whole.latent)[1:3].any()
+    assert differs(altered.latent, whole.latent)[3].all()
     assert not differs(looked.latent, whole.latent)[3].any()
     assert differs(looked.policy, whole.policy)[3].all()
     # A trial that starts knows nothing of it.
-    assert differs(other.policy, whole.policy)[5:, 1].any()
-    assert not differs(other.policy, whole.policy)[4:, 0].any()
+    assert differs(altered.policy, whole.policy)[5:, 1].any()
+    assert not differs(altered.policy, whole.policy)[4:, 0].any()
 
 
 def test_a_window_of_one_step_is_a_model_without_context():
     # Shares of half of the steps on average: those of so few steps may well be none by default.
     network, params = made(dataclasses.replace(SMALL, masked=1.0, noisy=1.0))
     inputs = draw()
-    other = inputs._replace(observation=inputs.observation.at[:3].set(0))
+    altered = inputs._replace(observation=inputs.observation.at[:3].set(0))
 
     @jax.jit
-    def said(params, inputs):
+    def unroll_twice(params, inputs):
         outputs = network.unroll(params, None, inputs, None)[0]
         disturbed = network.unroll(params, None, inputs, None, jax.random.key(0))[0]
         return outputs, disturbed
 
     for window, blind in ((1, True), (3, False)):
         limited = params | {WINDOW: jnp.int32(window)}
-        (a, disturbed), (b, _) = said(limited, inputs), said(limited, other)
+        (a, disturbed), (b, _) = unroll_twice(limited, inputs), unroll_twice(limited, altered)
         assert np.array_equal(a.policy[4], b.policy[4]) == blind
         # What is expected needs what was seen before, the one step that it has.
         assert np.array_equal(a.latent[4], b.latent[4]) == blind
-    assert np.array_equal(a.seen, disturbed.seen)
+    assert np.array_equal(a.observed_latent, disturbed.observed_latent)
     assert np.abs(a.policy - disturbed.policy).max() > 0.01
 
 

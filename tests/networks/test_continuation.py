@@ -21,12 +21,12 @@ def network(slots, silence=None):
     return as_network(Continuation(SYMBOLS, SYMBOLS, **options, heads=2, width=8, hidden=(8,)))
 
 
-def inputs(seen, actions=None, rewards=None):
+def inputs(symbols, actions=None, rewards=None):
     """One instance's, as `[T, 1]`."""
-    steps = len(seen)
+    steps = len(symbols)
     actions = np.full(steps, -1) if actions is None else actions
     rewards = np.zeros(steps) if rewards is None else rewards
-    columns = (jnp.asarray(x)[:, None] for x in (seen, actions, np.asarray(rewards, float)))
+    columns = (jnp.asarray(x)[:, None] for x in (symbols, actions, np.asarray(rewards, float)))
     return AgentInput(*columns)
 
 
@@ -41,31 +41,32 @@ def test_unroll_is_step_by_step_with_starts_and_full_slots(slots, silence):
     )
     if silence is not None:
         quiet = jnp.asarray(draw.random((steps, batch)) < 0.4)
-        seen = jnp.where(quiet, silence, sequence.observation)
-        sequence = sequence._replace(observation=seen)
+        symbols = jnp.where(quiet, silence, sequence.observation)
+        sequence = sequence._replace(observation=symbols)
     starts = jnp.asarray(draw.random((steps, batch)) < 0.1)
     params = jax.jit(net.init)(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
     noise = jax.random.normal(jax.random.key(1), (1000,))
     params = jax.tree.map(lambda x: x + 0.3 * jnp.resize(noise, x.shape), params)
     whole, last = jax.jit(net.unroll)(params, net.initial_carry(batch), sequence, starts)
 
-    def one(carry, now):
-        output, carry = net.step(params, carry, *now)
+    def step(carry, x):
+        output, carry = net.step(params, carry, *x)
         return carry, output
 
-    carry, each = jax.jit(lambda: jax.lax.scan(one, net.initial_carry(batch), (sequence, starts)))()
+    start = net.initial_carry(batch)
+    carry, rows = jax.jit(lambda: jax.lax.scan(step, start, (sequence, starts)))()
     # What lies in slots without an entry is of no account.
     filled = np.arange(slots) < np.asarray(last.written)[:, None]
     last, carry = (
         x._replace(stored=jax.tree.map(lambda y: np.asarray(y)[filled], x.stored))
         for x in (last, carry)
     )
-    for a, b in zip(jax.tree.leaves((whole, last)), jax.tree.leaves((each, carry)), strict=True):
+    for a, b in zip(jax.tree.leaves((whole, last)), jax.tree.leaves((rows, carry)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def unrolled(net, sequence, gate, sharpness):
+def unroll_logits(net, sequence, gate, sharpness):
     params = net.init(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
     inner = params["params"]
     quiet = jax.tree.map(jnp.zeros_like, {k: inner[k] for k in ("gates", "policy", "torso")})
@@ -78,7 +79,7 @@ def unrolled(net, sequence, gate, sharpness):
 
 def votes(net, sequence, gate, sharpness=50.0):
     """Logits of a network whose only opinion is that of one gate."""
-    return np.asarray(unrolled(net, sequence, gate, sharpness))[:, 0]
+    return np.asarray(unroll_logits(net, sequence, gate, sharpness))[:, 0]
 
 
 def test_what_followed_before_is_what_is_said():
@@ -86,9 +87,9 @@ def test_what_followed_before_is_what_is_said():
     sequence = inputs(np.array(tune * 3))
     first_that_followed = FOLLOWING - 1  # places go back from the latest
     logits = votes(network(slots=32), sequence, first_that_followed)
-    said = logits.argmax(-1)
-    again = len(tune) + CONTEXT - 1
-    assert said[again:-1].tolist() == (tune * 3)[again + 1 :]
+    predictions = logits.argmax(-1)
+    second_round = len(tune) + CONTEXT - 1
+    assert predictions[second_round:-1].tolist() == (tune * 3)[second_round + 1 :]
     # Nothing was stored yet where nothing has followed.
     np.testing.assert_array_equal(logits[:FOLLOWING], 0)
 
@@ -109,14 +110,14 @@ def test_what_is_seen_can_be_repeated():
 
 
 def test_actions_are_counted_by_what_they_earned_where_it_was_alike():
-    seen = np.array([7, 7, 7, 7, 7, 7, 7, 7])
+    symbols = np.array([7, 7, 7, 7, 7, 7, 7, 7])
     actions = np.array([-1, 2, 5, 2, 9, 2, 2, 2])
     rewards = np.array([0, 1, -1, 1, 0, 1, 1, 1])
     places = 2 * FOLLOWING + CONTEXT
-    logits = votes(network(slots=32), inputs(seen, actions, rewards), 2 * places, -50.0)
+    logits = votes(network(slots=32), inputs(symbols, actions, rewards), 2 * places, -50.0)
     assert logits[-1].argmax() == 2
     assert (np.delete(logits[-1], 2) == 0).all()
-    costs = votes(network(slots=32), inputs(seen, actions, rewards), 2 * places + 1, -50.0)
+    costs = votes(network(slots=32), inputs(symbols, actions, rewards), 2 * places + 1, -50.0)
     assert costs[-1].argmax() == 5
     assert (np.delete(costs[-1], 5) == 0).all()
 

@@ -18,10 +18,11 @@ BATCH, LENGTH = 5, 3
 def inputs_of(module, shape=(LENGTH, BATCH)):
     draw = np.random.default_rng(0)
     normal = lambda *size: jnp.asarray(draw.normal(size=(*shape, *size)), jnp.float32)  # noqa: E731
-    seen = {"place": normal(4), "phase": jnp.asarray(draw.integers(3, size=shape), jnp.int32)}
+    phase = jnp.asarray(draw.integers(3, size=shape), jnp.int32)
+    observation = {"place": normal(4), "phase": phase}
     if isinstance(module, Critics):
-        return CriticInput(seen, jnp.tanh(normal(2)))
-    return AgentInput(seen, normal(2, 1), normal())
+        return CriticInput(observation, jnp.tanh(normal(2)))
+    return AgentInput(observation, normal(2, 1), normal())
 
 
 def network_of(module):
@@ -31,7 +32,7 @@ def network_of(module):
     )
 
 
-def drawn(module):
+def draw_case(module):
     """The network, random parameters, and inputs `[LENGTH, BATCH]`."""
     network, inputs = network_of(module), inputs_of(module)
     first = jax.tree.map(lambda x: x[0], inputs)
@@ -54,7 +55,7 @@ def drawn(module):
     ids=["deterministic", "gaussian", "critics"],
 )
 def test_step_is_unroll_without_a_memory(module, size):
-    network, params, inputs = drawn(module)
+    network, params, inputs = draw_case(module)
     assert network.initial_carry(BATCH) == ()
     starts = jnp.zeros((LENGTH, BATCH), bool)
     together, _ = network.unroll(params, (), inputs, starts)
@@ -65,7 +66,7 @@ def test_step_is_unroll_without_a_memory(module, size):
 
 
 def test_critics_are_separate_and_stacked(key):
-    network, params, inputs = drawn(Critics(SEEN, (8,), 3))
+    network, params, inputs = draw_case(Critics(SEEN, (8,), 3))
     assert {p.shape[0] for p in jax.tree.leaves(params)} == {3}
     fresh = network.init(key, jax.tree.map(lambda x: x[0], inputs))
     kernel = fresh["params"]["critics"]["torso"]["Dense_0"]["kernel"]
@@ -74,9 +75,9 @@ def test_critics_are_separate_and_stacked(key):
     all_of_them = network.unroll(params, (), inputs, jnp.zeros((LENGTH, BATCH), bool))[0]
     single = network_of(Critics(SEEN, (8,), 1))
     for k in range(3):
-        own = jax.tree.map(lambda p: p[k : k + 1], params)  # noqa: B023
-        alone = single.unroll(own, (), inputs, jnp.zeros((LENGTH, BATCH), bool))[0]
-        np.testing.assert_allclose(all_of_them[..., k], alone[..., 0], rtol=1e-4, atol=1e-5)
+        member = jax.tree.map(lambda p: p[k : k + 1], params)  # noqa: B023
+        expected = single.unroll(member, (), inputs, jnp.zeros((LENGTH, BATCH), bool))[0]
+        np.testing.assert_allclose(all_of_them[..., k], expected[..., 0], rtol=1e-4, atol=1e-5)
 
 
 def test_actors_start_in_the_middle_and_log_deviations_are_bounded(key):

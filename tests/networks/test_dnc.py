@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from step_unroll import BATCH, LENGTH, MODULES, prepared
+from step_unroll import BATCH, LENGTH, MODULES, prepare
 from variants import daily
 
 from gpicljax.networks import dnc
@@ -46,10 +46,10 @@ def plain(params, carry, inputs, starts, heads, width):
         i, f, g, o = np.split(gates, 4)
         cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
         hidden = sigmoid(o) * np.tanh(cell)
-        said = list(hidden @ p["interface"] + p["bias"])
+        numbers = list(hidden @ p["interface"] + p["bias"])
 
-        def take(count, said=said):
-            return np.array([said.pop(0) for _ in range(count)])
+        def take(count, numbers=numbers):
+            return np.array([numbers.pop(0) for _ in range(count)])
 
         key, vector, erase = take(width), take(width), sigmoid(take(width))
         (strength,), allocation, write = take(1), sigmoid(take(1)), sigmoid(take(1))
@@ -60,7 +60,7 @@ def plain(params, carry, inputs, starts, heads, width):
         written = allocation * allocate(usage) + (1 - allocation) * find(memory, key, strength)
         written = write * written
         memory = memory * (1 - np.outer(written, erase)) + np.outer(written, vector)
-        found = [find(memory, keys[h], strengths[h]) for h in range(heads)]
+        weights = [find(memory, keys[h], strengths[h]) for h in range(heads)]
         if links is not None:
             n = len(usage)
             after = np.zeros((n, n))
@@ -70,28 +70,28 @@ def plain(params, carry, inputs, starts, heads, width):
                     after[i, j] = (i != j) * (kept + written[i] * links.latest[j])
             links = dnc.Links(after, (1 - written.sum()) * links.latest + written)
             modes = softmax(take(3 * heads).reshape(heads, 3))
-            found = [
-                modes[h] @ np.stack([after.T @ read[h], found[h], after @ read[h]])
+            weights = [
+                modes[h] @ np.stack([after.T @ read[h], weights[h], after @ read[h]])
                 for h in range(heads)
             ]
-        assert not said
-        read = np.stack(found)
+        assert not numbers
+        read = np.stack(weights)
         reads = read @ memory
         carry = dnc.DNCState(cell, hidden, memory, usage, written, read, reads, links)
-        seen = np.concatenate([hidden, reads.ravel()])
-        outputs.append(seen @ p["output"]["kernel"] + p["output"]["bias"])
+        features = np.concatenate([hidden, reads.ravel()])
+        outputs.append(features @ p["output"]["kernel"] + p["output"]["bias"])
     return np.stack(outputs), carry
 
 
 @pytest.mark.parametrize("name", daily(["dnc"], ["dnc", "dnc, unlinked"]))
 def test_it_is_the_equations_of_the_paper(name):
-    network, params, carry, inputs, starts = prepared(name)
+    network, params, carry, inputs, starts = prepare(name)
     outputs, end = network.unroll(params, carry, inputs, starts)
     heads, width = MODULES[name].heads, MODULES[name].width
     for b in range(BATCH):
-        own = jax.tree.map(lambda x: np.asarray(x[b], np.float64), carry)  # noqa: B023
+        instance = jax.tree.map(lambda x: np.asarray(x[b], np.float64), carry)  # noqa: B023
         x = np.asarray(inputs[:, b], np.float64)
-        expected, state = plain(params, own, x, starts[:, b], heads, width)
+        expected, state = plain(params, instance, x, starts[:, b], heads, width)
         np.testing.assert_allclose(outputs[:, b], expected, atol=2e-5)
         jax.tree.map(
             lambda a, e: np.testing.assert_allclose(a[b], e, atol=2e-5),  # noqa: B023

@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from step_unroll import BATCH, LENGTH, MODULES, prepared
+from step_unroll import BATCH, LENGTH, MODULES, prepare
 
 from gpicljax.networks.event_store import Event
 
@@ -25,7 +25,7 @@ def linear(p, x):
 
 
 def plain(params, carry, event, starts, core):
-    """What `DualCoding` says it computes, for one instance: hidden states, and the last pairs."""
+    """Computes `DualCoding` for one instance by its definition: hidden states, the last pairs."""
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
     (cell, hidden), stored = (
         carry.controller,
@@ -46,11 +46,11 @@ def plain(params, carry, event, starts, core):
                 if not near:
                     heard.append(np.zeros(core.width))
                     continue
-                cosines, found = map(np.array, zip(*near, strict=True))
+                cosines, neighbours = map(np.array, zip(*near, strict=True))
                 strength = np.log1p(np.exp(p["strength"][i, h]))
-                found = found * softmax(strength * cosines)[:, None]
-                asks, says, gives = np.split(linear(p[f"attention_{i}"], found), 3, axis=1)
-                heard.append((softmax(asks @ says.T / np.sqrt(core.width)) @ gives).sum(0))
+                neighbours = neighbours * softmax(strength * cosines)[:, None]
+                asks, key, gives = np.split(linear(p[f"attention_{i}"], neighbours), 3, axis=1)
+                heard.append((softmax(asks @ key.T / np.sqrt(core.width)) @ gives).sum(0))
         lstm = p["controller"]
         gates = linear(lstm["inputs"], np.concatenate(heard)) + lstm["bias"]
         i, f, g, o = np.split(gates + hidden @ lstm["recurrent"], 4)
@@ -62,17 +62,17 @@ def plain(params, carry, event, starts, core):
 
 
 def test_it_finds_by_either_code_the_nearest_and_of_equal_ones_the_latest():
-    network, params, carry, inputs, starts = prepared("dual coding, events")
+    network, params, carry, inputs, starts = prepare("dual coding, events")
     core, draw = MODULES["dual coding, events"], np.random.default_rng(3)
     # Two words only: most of what is found is equally near.
     words = np.eye(4)[draw.integers(2, size=(LENGTH, BATCH))]
     event = Event(words.astype(inputs.key.dtype), inputs.value, inputs.write)
     outputs, end = network.unroll(params, carry, event, starts)
     for b in range(BATCH):
-        own = jax.tree.map(lambda x: np.asarray(x[b], np.float64), carry)  # noqa: B023
-        own = own._replace(written=int(carry.written[b]))
+        instance = jax.tree.map(lambda x: np.asarray(x[b], np.float64), carry)  # noqa: B023
+        instance = instance._replace(written=int(carry.written[b]))
         case = jax.tree.map(lambda x: np.asarray(x[:, b]), event)  # noqa: B023
-        expected, stored = plain(params, own, case, starts[:, b], core)
+        expected, stored = plain(params, instance, case, starts[:, b], core)
         np.testing.assert_allclose(outputs[:, b], expected, atol=2e-5)
         assert min(end.written[b], core.slots) == len(stored)
     assert end.written.max() > core.slots  # some instance has overwritten its first pairs
@@ -83,9 +83,9 @@ def test_it_finds_by_either_code_the_nearest_and_of_equal_ones_the_latest():
 
 
 def test_vectors_and_events_without_a_value_are_coded_twice(key):
-    network = prepared("dual coding").network
+    network = prepare("dual coding").network
     x = jax.random.normal(key, (BATCH, 6))
-    alone = Event(x, x[:, :0], np.ones(BATCH, bool))
-    for inputs in (x, alone):
+    key_event = Event(x, x[:, :0], np.ones(BATCH, bool))
+    for inputs in (x, key_event):
         params = jax.eval_shape(network.init, key, inputs)["params"]
         assert [params[f"encoders_{i}"]["kernel"].shape for i in range(2)] == [(6, 3)] * 2

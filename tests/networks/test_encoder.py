@@ -15,7 +15,7 @@ from gpicljax.networks.feedforward import dense
 PICTURE = spaces.Box(0, 255, (16, 24, 3), jnp.uint8)
 
 
-def applied(module, value):
+def apply(module, value):
     params = jax.jit(module.init)(jax.random.key(0), value)
     return params, jax.jit(module.apply)(params, value)
 
@@ -26,22 +26,22 @@ def test_without_a_picture_it_is_flatten():
         place=spaces.Discrete(5),
     )  # fmt: skip
     value = jax.vmap(space.sample)(jax.random.split(jax.random.key(1), 6))
-    params, seen = applied(Encoder(space), value)
+    params, encoding = apply(Encoder(space), value)
     assert not jax.tree.leaves(params)
-    np.testing.assert_array_equal(seen, spaces.flatten(space, value))
+    np.testing.assert_array_equal(encoding, spaces.flatten(space, value))
 
 
 def test_pictures_of_a_dictionary_are_encoded_each_and_the_rest_is_there():
     space = spaces.Dict.of(left=PICTURE, right=PICTURE, place=spaces.Discrete(5))
     value = jax.vmap(space.sample)(jax.random.split(jax.random.key(1), 6))
     folded = jax.tree.map(lambda x: x.reshape(2, 3, *x.shape[1:]), value)
-    params, seen = applied(Encoder(space, (4, 8), 7), folded)
+    params, encoding = apply(Encoder(space, (4, 8), 7), folded)
     convolutions = 9 * (3 * 4 + 4 * 8) + 4 + 8
     assert sum(x.size for x in jax.tree.leaves(params)) == 2 * (convolutions + 4 * 6 * 8 * 7 + 7)
-    assert seen.shape == (2, 3, 7 + 7 + 5)
-    np.testing.assert_array_equal(seen[..., 14:], jax.nn.one_hot(folded["place"], 5))
+    assert encoding.shape == (2, 3, 7 + 7 + 5)
+    np.testing.assert_array_equal(encoding[..., 14:], jax.nn.one_hot(folded["place"], 5))
     flat = jax.jit(Encoder(space, (4, 8), 7).apply)(params, value)
-    np.testing.assert_allclose(seen.reshape(6, -1), flat, atol=1e-5)
+    np.testing.assert_allclose(encoding.reshape(6, -1), flat, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_is_no_picture(shape, dtype):
     "name", daily(["ppo", "r2d2"], ["ppo", "recurrent-ppo", "dqn", "r2d2", "sac"])
 )
 def test_a_picture_needs_less_than_a_million_and_a_half_parameters(name):
-    """Of 128 x 128 pixels, which an MLP reads with 6.3 million (a layer of 128)."""
+    """Tests 128 x 128 pixels, which an MLP reads with 6.3 million (a layer of 128)."""
     options = {"actions": "continuous"} if name == "sac" else {}
     env = gpicljax.make("MazeWorld-v0", size=7, resolution=(128, 128), **options)
     algorithm = agents.get_algorithm(name)
@@ -73,11 +73,11 @@ def test_it_learns_to_see_what_lies_anywhere():
     marks = np.array([[[1, 0, 1], [0, 1, 0], [1, 0, 1]], [[0, 1, 0], [1, 0, 1], [0, 1, 0]]])
 
     def draw(key):
-        which, row, column = jax.random.randint(key, (3,), 0, jnp.array([2, 6, 10]))
-        mark = 255 * jnp.asarray(marks)[which].astype(jnp.uint8)
+        label, row, column = jax.random.randint(key, (3,), 0, jnp.array([2, 6, 10]))
+        mark = 255 * jnp.asarray(marks)[label].astype(jnp.uint8)
         blank = jnp.zeros((8, 12, 3), jnp.uint8)
         patch = jnp.broadcast_to(mark[..., None], (3, 3, 3))
-        return jax.lax.dynamic_update_slice(blank, patch, (row, column, 0)), which
+        return jax.lax.dynamic_update_slice(blank, patch, (row, column, 0)), label
 
     small = spaces.Box(0, 255, (8, 12, 3), jnp.uint8)
     encoder, head = Encoder(small, (16,), 32), dense(2)

@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from step_unroll import BATCH, MODULES, prepared
+from step_unroll import BATCH, MODULES, prepare
 
 
 def sigmoid(x):
@@ -20,8 +20,8 @@ def plain(params, carry, inputs, starts, slots):
         if start:
             cell, hidden, keys, values = 0 * cell, 0 * hidden, [], []
         z = x @ p["encoder"]["kernel"] + p["encoder"]["bias"]
-        said = hidden @ p["says"] + p["says_bias"]
-        key, gate = np.maximum(said[:width], 0), sigmoid(said[width])
+        output = hidden @ p["says"] + p["says_bias"]
+        key, gate = np.maximum(output[:width], 0), sigmoid(output[width])
         read = np.zeros(width + 1)
         if values:
             products = np.stack(values) @ z
@@ -40,13 +40,13 @@ def plain(params, carry, inputs, starts, slots):
 
 
 def test_it_is_the_papers_algorithm():
-    network, params, carry, inputs, starts = prepared("esbn")
+    network, params, carry, inputs, starts = prepare("esbn")
     slots = MODULES["esbn"].slots
     outputs, end = network.unroll(params, carry, inputs, starts)
     for b in range(BATCH):
-        own = jax.tree.map(lambda x: np.asarray(x[b]), carry)  # noqa: B023
+        instance = jax.tree.map(lambda x: np.asarray(x[b]), carry)  # noqa: B023
         x = np.asarray(inputs[:, b], np.float64)
-        expected, stored = plain(params, own, x, starts[:, b], slots)
+        expected, stored = plain(params, instance, x, starts[:, b], slots)
         np.testing.assert_allclose(outputs[:, b], expected, atol=1e-5)
         assert min(end.written[b], slots) == stored
     assert end.written.max() > slots  # some instance has overwritten its first pairs
@@ -54,7 +54,7 @@ def test_it_is_the_papers_algorithm():
 
 def test_the_controller_sees_only_what_repeats():
     """Sequences of other inputs with the same repetitions have the same outputs."""
-    network, params, _, inputs, starts = prepared("esbn")
+    network, params, _, inputs, starts = prepare("esbn")
     # Values of a length so large that no product but that with itself counts, and confidences
     # are 0 or 1.
     kernel = np.zeros_like(params["params"]["encoder"]["kernel"])
@@ -68,6 +68,6 @@ def test_the_controller_sees_only_what_repeats():
         shown = np.repeat(faces[names][order][:, None], BATCH, axis=1)
         return network.unroll(params, network.initial_carry(BATCH), shown, np.zeros_like(starts))[0]
 
-    found = outputs([0, 1, 2], order)
-    np.testing.assert_allclose(outputs([2, 0, 1], order), found, atol=1e-6)
-    assert np.abs(outputs([0, 1, 2], order[::-1]) - found).max() > 1e-2
+    expected = outputs([0, 1, 2], order)
+    np.testing.assert_allclose(outputs([2, 0, 1], order), expected, atol=1e-6)
+    assert np.abs(outputs([0, 1, 2], order[::-1]) - expected).max() > 1e-2

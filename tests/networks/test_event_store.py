@@ -14,16 +14,16 @@ SPACE = spaces.Dict.of(word=spaces.Discrete(3), seen=spaces.Box(-1, 1, (2,)))
 
 
 def plain_reads(params, keys, values, write, starts):
-    """What `EventStore` says it computes, for one instance, event by event."""
+    """Computes `EventStore` for one instance by its definition, event by event."""
     params = jax.tree.map(np.asarray, params["params"])
     query, key = params["query"], params.get("key", params["query"])
     stored, reads = [], []
-    for now, value, writes, start in zip(keys, values, write, starts, strict=True):
+    for key_now, value, writes, start in zip(keys, values, write, starts, strict=True):
         stored = [] if start else stored
         means, nothing = [], []
         for head in range(HEADS):
-            asked = now @ query[:, head]
-            scores = [asked @ (event[:KEY] @ key[:, head]) for event in stored]
+            asked_for = key_now @ query[:, head]
+            scores = [asked_for @ (event[:KEY] @ key[:, head]) for event in stored]
             scores = np.asarray(scores) / np.sqrt(query.shape[-1]) * params["scale"][head]
             weights = np.exp([*scores, params["null"][head]])
             weights /= weights.sum()
@@ -32,7 +32,7 @@ def plain_reads(params, keys, values, write, starts):
             nothing.append(weights[-1])
         reads.append(np.concatenate([*means, nothing]))
         if writes:
-            stored = [*stored, np.concatenate([now, value])][-SLOTS:]
+            stored = [*stored, np.concatenate([key_now, value])][-SLOTS:]
     return np.stack(reads)
 
 
@@ -78,20 +78,20 @@ def test_attention_says_which_steps_are_read():
 
 
 def test_events_are_told_by_the_names_of_what_an_agent_reads():
-    seen = {"word": jnp.asarray([2, 0]), "seen": jnp.asarray([[0.5, -0.5], [1.0, 0.0]])}
-    inputs = AgentInput(seen, jnp.asarray([-1, 1]), jnp.asarray([0.0, 3.0]))
-    both = SPACE, spaces.Discrete(2)
-    event, sizes = event_of(*both, ("word", "last_reward"), ("seen",), ("word", 2))
+    observation = {"word": jnp.asarray([2, 0]), "seen": jnp.asarray([[0.5, -0.5], [1.0, 0.0]])}
+    inputs = AgentInput(observation, jnp.asarray([-1, 1]), jnp.asarray([0.0, 3.0]))
+    space_pair = SPACE, spaces.Discrete(2)
+    event, sizes = event_of(*space_pair, ("word", "last_reward"), ("seen",), ("word", 2))
     assert sizes == (4, 2)
-    found = event(inputs)
-    np.testing.assert_array_equal(found.key, [[0, 0, 1, 0], [1, 0, 0, 3]])
-    np.testing.assert_array_equal(found.value, seen["seen"])
-    assert found.write.tolist() == [True, False]
-    event, sizes = event_of(*both)
-    found = event(inputs)
-    assert sizes == (8, 0) and found.write.all() and found.value.shape == (2, 0)
-    np.testing.assert_array_equal(found.key[1], [1, 0, 0, 1, 0, 0, 1, 3])
+    result = event(inputs)
+    np.testing.assert_array_equal(result.key, [[0, 0, 1, 0], [1, 0, 0, 3]])
+    np.testing.assert_array_equal(result.value, observation["seen"])
+    assert result.write.tolist() == [True, False]
+    event, sizes = event_of(*space_pair)
+    result = event(inputs)
+    assert sizes == (8, 0) and result.write.all() and result.value.shape == (2, 0)
+    np.testing.assert_array_equal(result.key[1], [1, 0, 0, 1, 0, 0, 1, 3])
     event, sizes = event_of(spaces.Discrete(3), spaces.Discrete(2), values=("observation",))
     assert sizes == (0, 3)
     with pytest.raises(ValueError, match="values: got 'sen' .did you mean 'seen'"):
-        event_of(*both, values=("sen",))
+        event_of(*space_pair, values=("sen",))

@@ -41,7 +41,7 @@ def space():
 
 
 @pytest.fixture(scope="module")
-def played():
+def outcomes():
     network = experience_network(*space(), SETTINGS)
     inputs, starts = inputs_of(jax.random.key(0))
 
@@ -50,16 +50,16 @@ def played():
         params = network.init(key, jax.tree.map(lambda x: x[0], inputs))
         whole, carry = network.unroll(params, network.initial_carry(BATCH), inputs, starts)
 
-        def step(carry, now):
-            output, carry = network.step(params, carry, *now)
+        def step(carry, x):
+            output, carry = network.step(params, carry, *x)
             return carry, (output, carry)
 
         last, (outputs, carries) = jax.lax.scan(
             step, network.initial_carry(BATCH), (inputs, starts)
         )
         middle = jax.tree.map(lambda x: x[4], carries)
-        later = jax.tree.map(lambda x: x[5:], (inputs, starts))
-        resumed, _ = network.unroll(params, middle, *later)
+        remainder = jax.tree.map(lambda x: x[5:], (inputs, starts))
+        resumed, _ = network.unroll(params, middle, *remainder)
         fresh = jax.tree.map(lambda x: x[:6, :1], inputs)
         # Actions under other numbers, in a whole trial without carry and starts.
         order = jnp.array([2, 0, 1, 3])
@@ -72,8 +72,8 @@ def played():
     return inputs, starts, both(jax.random.key(1))
 
 
-def test_steps_unroll_and_resume(played):
-    _, _, ((whole, carry), (outputs, last), resumed, _, _) = played
+def test_steps_unroll_and_resume(outcomes):
+    _, _, ((whole, carry), (outputs, last), resumed, _, _) = outcomes
     near = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)  # noqa: E731
     jax.tree.map(near, whole, outputs)
     jax.tree.map(near, carry, last)
@@ -83,8 +83,8 @@ def test_steps_unroll_and_resume(played):
     )  # before anything is tried all are alike
 
 
-def test_tables_are_those_of_plain_python(played):
-    inputs, starts, (*_, carries) = played
+def test_tables_are_those_of_plain_python(outcomes):
+    inputs, starts, (*_, carries) = outcomes
     inputs, starts = jax.device_get((inputs, starts))
     for row in range(BATCH):
         pairs, places = np.zeros((PLACES, ACTIONS, 3)), np.zeros((PLACES, 3))
@@ -92,17 +92,17 @@ def test_tables_are_those_of_plain_python(played):
             if starts[time, row]:
                 pairs[:], places[:] = 0, 0
             action = inputs.last_action[time, row]
-            seen = {name: x[time, row] for name, x in inputs.observation.items()}
+            observation = {name: x[time, row] for name, x in inputs.observation.items()}
             if action >= 0:
-                outcome = 1, inputs.last_reward[time, row], seen["terminated"]
-                pairs[seen["before"], action] += outcome
-                places[seen["reached"]] += outcome
+                outcome = 1, inputs.last_reward[time, row], observation["terminated"]
+                pairs[observation["before"], action] += outcome
+                places[observation["reached"]] += outcome
             np.testing.assert_allclose(carries.pairs[time, row], pairs, atol=1e-5)
             np.testing.assert_allclose(carries.places[time, row], places, atol=1e-5)
 
 
-def test_what_holds_for_an_action_holds_whatever_its_number(played):
-    (plain, renamed), order = played[2][3]
+def test_what_holds_for_an_action_holds_whatever_its_number(outcomes):
+    (plain, renamed), order = outcomes[2][3]
     np.testing.assert_allclose(plain.value, renamed.value, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(plain.logits, renamed.logits[..., order], rtol=1e-4, atol=1e-6)
 

@@ -42,11 +42,11 @@ def test_step_is_unroll(kind):
         output, carry = step(params, carry, token, start)
         logits.append(output)
     np.testing.assert_allclose(whole, np.stack(logits), atol=3e-6)
-    alone, _ = jax.jit(network.unroll)(params, None, tokens, None)
+    without_carry, _ = jax.jit(network.unroll)(params, None, tokens, None)
     fresh, _ = jax.jit(network.unroll)(
         params, network.initial_carry(3), tokens, jnp.zeros_like(starts)
     )
-    np.testing.assert_allclose(alone, fresh, atol=3e-6)
+    np.testing.assert_allclose(without_carry, fresh, atol=3e-6)
 
 
 @pytest.mark.parametrize(

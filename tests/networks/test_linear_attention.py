@@ -10,7 +10,7 @@ from gpicljax.networks.linear_attention import decayed_attention
 T, B, H, K, V = 13, 3, 2, 4, 5
 
 
-def drawn(length=T, rate=1.0):
+def draw_case(length=T, rate=1.0):
     draw = np.random.default_rng(0)
     query, key, value = (
         jnp.asarray(draw.normal(size=(length, B, H, d)), jnp.float32) for d in (K, K, V)
@@ -33,7 +33,7 @@ def recurrence(query, key, value, log_decay, starts, memory):
 
 @pytest.mark.parametrize("chunk", [1, 4, 13, 64])
 def test_chunks_are_the_recurrence(chunk):
-    arguments = drawn()
+    arguments = draw_case()
     for got, expected in zip(
         decayed_attention(*arguments, chunk), recurrence(*arguments), strict=True
     ):
@@ -41,7 +41,7 @@ def test_chunks_are_the_recurrence(chunk):
 
 
 def test_strong_decay_neither_overflows_nor_loses_its_gradient():
-    arguments = drawn(rate=200.0)  # exp of the gaps would overflow above the diagonal
+    arguments = draw_case(rate=200.0)  # exp of the gaps would overflow above the diagonal
     outputs, _ = decayed_attention(*arguments, 8)
     np.testing.assert_allclose(outputs, recurrence(*arguments)[0], atol=1e-5)
     query, key, value, log_decay, starts, memory = arguments
@@ -55,7 +55,7 @@ def test_strong_decay_neither_overflows_nor_loses_its_gradient():
 
 def test_memory_grows_with_the_length_alone():
     def temporary(length):
-        arguments = jax.eval_shape(lambda: drawn(length))
+        arguments = jax.eval_shape(lambda: draw_case(length))
         grad = jax.grad(lambda *x: decayed_attention(*x, 64)[0].sum(), (0, 1, 2, 3))
         program = jax.jit(grad).lower(*arguments).compile()
         return program.memory_analysis().temp_size_in_bytes

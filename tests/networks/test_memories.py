@@ -39,10 +39,10 @@ def draw_inputs():
     starts = draw.random(size) < 0.2
     # One instance goes on from what it has, one has the start of a trial in the middle.
     starts[:, 0], starts[:, 1] = False, np.arange(size[0]) % 7 == 5
-    seen = jnp.asarray(draw.normal(size=(*size, 4)), jnp.float32)
+    observation = jnp.asarray(draw.normal(size=(*size, 4)), jnp.float32)
     action = jnp.asarray(draw.integers(-1, 3, size=size), jnp.int32)
     reward = jnp.asarray(draw.normal(size=size), jnp.float32)
-    return AgentInput(seen, action, reward), jnp.asarray(starts)
+    return AgentInput(observation, action, reward), jnp.asarray(starts)
 
 
 def both_ways(network, inputs, starts):

@@ -1,4 +1,4 @@
-"""What the memory cores learn from scratch, beside the chance of one half."""
+"""Tests that the memory cores learn from scratch, against the chance of one half."""
 
 import jax
 import jax.numpy as jnp
@@ -29,11 +29,11 @@ def recall(key):
     keys = jax.random.split(key, 3)
     order = jax.random.permutation(keys[0], jnp.tile(jnp.arange(CUES), (BATCH, 1)), 1, True)
     signs = jax.random.rademacher(keys[1], (BATCH, CUES), float)
-    asked = jax.random.randint(keys[2], (BATCH, 1), 0, CUES)
-    cues = jnp.concatenate([order, jnp.take_along_axis(order, asked, 1)], 1)
+    question = jax.random.randint(keys[2], (BATCH, 1), 0, CUES)
+    cues = jnp.concatenate([order, jnp.take_along_axis(order, question, 1)], 1)
     shown = jnp.concatenate([signs, jnp.zeros((BATCH, 1))], 1)
     inputs = jnp.concatenate([jax.nn.one_hot(cues, CUES), shown[..., None]], -1)
-    return inputs.swapaxes(0, 1), jnp.take_along_axis(signs, asked, 1)[:, 0] > 0
+    return inputs.swapaxes(0, 1), jnp.take_along_axis(signs, question, 1)[:, 0] > 0
 
 
 def same(key):
@@ -41,9 +41,9 @@ def same(key):
     faces = jax.random.normal(jax.random.key(7), (FACES, 16))
     keys = jax.random.split(key, 3)
     first = jax.random.randint(keys[0], (BATCH,), 0, FACES)
-    other = (first + jax.random.randint(keys[1], (BATCH,), 1, FACES)) % FACES
+    second = (first + jax.random.randint(keys[1], (BATCH,), 1, FACES)) % FACES
     equal = jax.random.bernoulli(keys[2], 0.5, (BATCH,))
-    return faces[jnp.stack([first, jnp.where(equal, first, other)])], equal
+    return faces[jnp.stack([first, jnp.where(equal, first, second)])], equal
 
 
 @pytest.mark.slow

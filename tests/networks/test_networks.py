@@ -18,9 +18,9 @@ from step_unroll import (
     LENGTH,
     MODULES,
     VARIANTS,
-    filled,
+    fill,
     largest_difference,
-    prepared,
+    prepare,
 )
 from variants import daily
 
@@ -58,9 +58,9 @@ def test_step_is_unroll_in_double_precision():
 
 @pytest.mark.parametrize("name", daily([name for name in MODULES if name not in VARIANTS], MODULES))
 def test_memory_is_cleared_at_starts(name):
-    network, params, _, inputs, _ = prepared(name)
+    network, params, _, inputs, _ = prepare(name)
     unroll = network.unroll
-    full = filled(network.initial_carry(BATCH), 1e20)
+    full = fill(network.initial_carry(BATCH), 1e20)
     starts = jnp.zeros((LENGTH, BATCH), bool).at[0].set(True)
     fresh = unroll(params, network.initial_carry(BATCH), inputs, starts.at[0].set(False))
     cleared = unroll(params, full, inputs, starts)
@@ -70,9 +70,9 @@ def test_memory_is_cleared_at_starts(name):
 
     # A start in mid-sequence forgets all of the past of its own instance and nothing of the others.
     starts = jnp.zeros((LENGTH, BATCH), bool).at[4, 1].set(True)
-    some = filled(network.initial_carry(BATCH), 0.3)
-    outputs, _ = unroll(params, some, inputs, starts)
-    kept, _ = unroll(params, some, inputs, jnp.zeros_like(starts))
+    partly_filled = fill(network.initial_carry(BATCH), 0.3)
+    outputs, _ = unroll(params, partly_filled, inputs, starts)
+    kept, _ = unroll(params, partly_filled, inputs, jnp.zeros_like(starts))
     tail, _ = unroll(
         params,
         network.initial_carry(BATCH),
@@ -91,7 +91,7 @@ GRADIENTS = "dnc", "esbn", "dual coding, events"
 
 @pytest.mark.parametrize("name", daily(("dnc", "dual coding, events"), GRADIENTS))
 def test_gradients_are_finite_from_an_empty_memory_and_equal_inputs(name):
-    network, params, _, inputs, starts = prepared(name)
+    network, params, _, inputs, starts = prepare(name)
     starts = jnp.zeros_like(starts[:3]).at[1:, 1].set(True)
 
     @jax.jit
@@ -114,12 +114,12 @@ def test_lstm_layer_is_flax_lstm_with_the_same_weights(key):
     inputs = jax.random.normal(key, (LENGTH, BATCH, features))
     params = jax.jit(layer.init)(key, inputs[0])
     params["params"]["bias"] = jax.random.normal(key, (4 * size,))
-    ours = params["params"]
-    theirs = {}
+    inner = params["params"]
+    flax = {}
     for i, gate in enumerate("ifgo"):
         part = slice(i * size, (i + 1) * size)
-        theirs[f"i{gate}"] = {"kernel": ours["inputs"]["kernel"][:, part]}
-        theirs[f"h{gate}"] = {"kernel": ours["recurrent"][:, part], "bias": ours["bias"][part]}
+        flax[f"i{gate}"] = {"kernel": inner["inputs"]["kernel"][:, part]}
+        flax[f"h{gate}"] = {"kernel": inner["recurrent"][:, part], "bias": inner["bias"][part]}
     cell = nn.OptimizedLSTMCell(size)
     carry = layer.initial_carry(BATCH)
     assert count(params) == count(jax.eval_shape(cell.init, key, carry, inputs[0]))
@@ -128,13 +128,13 @@ def test_lstm_layer_is_flax_lstm_with_the_same_weights(key):
     )
     step = jax.jit(cell.apply)
     for t in range(LENGTH):
-        carry, expected = step({"params": theirs}, carry, inputs[t])
+        carry, expected = step({"params": flax}, carry, inputs[t])
         np.testing.assert_allclose(outputs[t], expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(ours_carry[0], carry[0], rtol=0, atol=1e-6)
 
 
 def test_gru_is_the_papers_with_the_reset_before_the_product():
-    network, params, carry, inputs, starts = prepared("gru")
+    network, params, carry, inputs, starts = prepare("gru")
     outputs, end = network.unroll(params, carry, inputs, starts)
     x = np.asarray(inputs, np.float64)
     for layer, held in enumerate(carry):
@@ -163,7 +163,7 @@ def test_recurrent_weights_start_orthogonal(key):
 
 def test_delta_memory_follows_the_delta_rule(key):
     core = CORES["delta"]
-    network, params, carry, inputs, starts = prepared("delta")
+    network, params, carry, inputs, starts = prepare("delta")
     outputs, end = network.unroll(params, carry, inputs, starts)
     weights = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
 
@@ -244,7 +244,7 @@ def test_size_with_compact_actions():
 
 def loss_gradients(loss):
     """Gradients of `loss(outputs)` of the comparing network, by part."""
-    network, params, carry, inputs, starts = prepared("q-network, lstm")
+    network, params, carry, inputs, starts = prepare("q-network, lstm")
     gradient = jax.jit(jax.grad(lambda p: loss(network.unroll(p, carry, inputs, starts)[0])))
     return gradient(params)["params"]
 
@@ -258,10 +258,10 @@ def test_comparison_trains_no_expectation_by_the_q_loss():
     for name in ("predictors_next", "predictors_other"):
         for leaf in jax.tree.leaves(gradients[name]):
             np.testing.assert_array_equal(leaf, 0)
-    own = loss_gradients(lambda outputs: jnp.square(outputs.predictions["next"]).mean())
-    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(own["predictors_next"]))
-    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(own["core"]))
-    assert all(np.abs(leaf).max() == 0 for leaf in jax.tree.leaves(own["head"]))
+    by_prediction = loss_gradients(lambda outputs: jnp.square(outputs.predictions["next"]).mean())
+    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(by_prediction["predictors_next"]))
+    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(by_prediction["core"]))
+    assert all(np.abs(leaf).max() == 0 for leaf in jax.tree.leaves(by_prediction["head"]))
 
 
 def test_comparison_needs_an_encoded_entry():
@@ -278,7 +278,7 @@ def test_comparison_needs_an_encoded_entry():
 
 
 def test_no_last_action_is_a_code_of_its_own():
-    network, params, carry, inputs, starts = prepared("q-network, lstm")
+    network, params, carry, inputs, starts = prepare("q-network, lstm")
     step = jax.jit(network.step)
     first = jax.tree.map(lambda x: x[0], inputs)
     values = [
@@ -308,22 +308,22 @@ def test_vmap_over_seeds():
     core = as_network(CORES["delta"])
     seeds = jax.random.split(jax.random.key(5), 3)
     drawn = jax.jit(jax.vmap(core.init, (0, None)))(seeds, jnp.zeros((BATCH, 6)))
-    alone = jax.jit(core.init)(seeds[1], jnp.zeros((BATCH, 6)))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, atol=1e-6), drawn, alone)
+    single = jax.jit(core.init)(seeds[1], jnp.zeros((BATCH, 6)))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, atol=1e-6), drawn, single)
     assert np.asarray(drawn["params"]["project"]["kernel"]).std(0).min() > 0
 
-    network, params, carry, inputs, starts = prepared("q-network, lstm")
+    network, params, carry, inputs, starts = prepare("q-network, lstm")
     scales = jnp.array([1.0, 0.5, -1.0])
     stacked = jax.tree.map(lambda p: jnp.stack([p * s for s in scales]), params)
     unroll = jax.jit(jax.vmap(network.unroll, (0, None, None, None)))
     outputs, _ = unroll(stacked, carry, inputs, starts)
     for i, scale in enumerate(scales):
         scaled = jax.tree.map(lambda p: p * scale, params)  # noqa: B023
-        one, _ = network.unroll(scaled, carry, inputs, starts)
+        expected, _ = network.unroll(scaled, carry, inputs, starts)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a[i], b, atol=3e-6),  # noqa: B023
             outputs,
-            one,
+            expected,
         )
 
 

@@ -26,68 +26,69 @@ def test_unroll_is_step_by_step_with_starts_and_a_full_tape(silence):
     net, steps, batch = network(silence=silence), 60, 3
     draw = np.random.default_rng(0)
 
-    def some(share):
+    def draw_symbols(share):
         drawn = draw.integers(6, size=(steps, batch))
         return jnp.asarray(np.where(draw.random((steps, batch)) < share, SILENCE, drawn))
 
     reward = jnp.asarray(draw.integers(-1, 2, size=(steps, batch)), float)
-    sequence = AgentInput(some(0.5), some(0.6), reward)
+    sequence = AgentInput(draw_symbols(0.5), draw_symbols(0.6), reward)
     starts = jnp.asarray(draw.random((steps, batch)) < 0.05)
     params = jax.jit(net.init)(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
     noise = jax.random.normal(jax.random.key(1), (1000,))
     params = jax.tree.map(lambda x: x + 0.3 * jnp.resize(noise, x.shape), params)
     carry, wholes = net.initial_carry(batch), []
     for part in (slice(0, 25), slice(25, None)):
-        now = jax.tree.map(lambda x, part=part: x[part], (sequence, starts))
-        whole, carry = jax.jit(net.unroll)(params, carry, *now)
+        steps_now = jax.tree.map(lambda x, part=part: x[part], (sequence, starts))
+        whole, carry = jax.jit(net.unroll)(params, carry, *steps_now)
         wholes.append(whole)
 
-    def one(carry, now):
-        output, carry = net.step(params, carry, *now)
+    def step(carry, x):
+        output, carry = net.step(params, carry, *x)
         return carry, output
 
-    last, each = jax.jit(lambda: jax.lax.scan(one, net.initial_carry(batch), (sequence, starts)))()
+    start = net.initial_carry(batch)
+    last, rows = jax.jit(lambda: jax.lax.scan(step, start, (sequence, starts)))()
     whole = jax.tree.map(lambda *x: jnp.concatenate(x), *wholes)
-    for a, b in zip(jax.tree.leaves((whole, carry)), jax.tree.leaves((each, last)), strict=True):
+    for a, b in zip(jax.tree.leaves((whole, carry)), jax.tree.leaves((rows, last)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-3)
 
 
-def said(seen, actions, head, habits):
+def answers(text, actions, head, habits):
     """The most likely actions of a network that believes one head, of these habits."""
     net = network()
-    sequence = AgentInput(*(jnp.asarray(x)[:, None] for x in (seen, actions, np.zeros(len(seen)))))
+    sequence = AgentInput(*(jnp.asarray(x)[:, None] for x in (text, actions, np.zeros(len(text)))))
     params = jax.jit(net.init)(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
     quiet = jax.tree.map(jnp.zeros_like, params["params"])
     bias = quiet["gates"]["bias"].at[head + 1].set(20.0)
-    made = {
+    changed = {
         "gates": quiet["gates"] | {"bias": bias},
         "habits": quiet["habits"].at[head].set(habits),
     }
-    made["weight"] = params["params"]["weight"]
+    changed["weight"] = params["params"]["weight"]
     starts = jnp.zeros(sequence.observation.shape, bool).at[0].set(True)
-    logits = jax.jit(net.unroll)({"params": quiet | made}, None, sequence, starts)[0].logits
+    logits = jax.jit(net.unroll)({"params": quiet | changed}, None, sequence, starts)[0].logits
     return np.asarray(logits)[:, 0].argmax(-1)
 
 
 def test_a_head_finds_the_same_text_and_moves_on_while_it_answers():
     # 7 is asked again; 3 4 5 was told then. Pauses of an answer are none of the text.
-    seen = np.array([7, 3, 4, 5, 9, 8, 7, SILENCE, SILENCE, SILENCE])
+    text = np.array([7, 3, 4, 5, 9, 8, 7, SILENCE, SILENCE, SILENCE])
     actions = np.array([-1, 0, 0, 0, 0, 0, 0, 7, 3, 4])
     habits = np.zeros(2 + 2 * LAGS)
     habits[:3] = 5.0, -20.0, 20.0  # the latest, something, and what matches
-    assert said(seen, actions, 0, habits)[6:].tolist() == [3, 4, 5, 9]
+    assert answers(text, actions, 0, habits)[6:].tolist() == [3, 4, 5, 9]
     # Another goes half as fast.
-    assert said(seen, actions, 2, habits)[6:].tolist() == [3, 3, 4, 4]
+    assert answers(text, actions, 2, habits)[6:].tolist() == [3, 3, 4, 4]
 
 
 def test_a_head_goes_on_behind_what_was_said_or_jumps():
-    seen = np.array([7, 3, 4, 5, 9, 8, 6, SILENCE, SILENCE])
+    text = np.array([7, 3, 4, 5, 9, 8, 6, SILENCE, SILENCE])
     actions = np.array([-1, 0, 0, 0, 0, 0, 0, 3, 9])
     habits = np.zeros(2 + 2 * LAGS)
     habits[:2], habits[2 + LAGS] = (5.0, -20.0), 20.0
-    assert said(seen, actions, 3, habits)[7:].tolist() == [4, 8]
+    assert answers(text, actions, 3, habits)[7:].tolist() == [4, 8]
     habits[2 + LAGS :] = np.eye(LAGS)[2] * 20
-    assert said(seen, actions, 3, habits)[7] == 9  # two further
+    assert answers(text, actions, 3, habits)[7] == 9  # two further
 
 
 def test_settings_make_it_and_refuse_what_it_cannot_be():

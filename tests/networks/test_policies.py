@@ -36,7 +36,7 @@ MODULES = {
 }
 
 
-def drawn(name, key):
+def draw_case(name, key):
     """Network, parameters, inputs `[LENGTH, BATCH]` and starts."""
     action = ACTIONS["continuous" if "continuous" in name else "discrete"]
     network = as_network(MODULES[name])
@@ -44,12 +44,12 @@ def drawn(name, key):
     @jax.jit
     def draw(key):
         keys = jax.random.split(key, 4)
-        many = lambda space, key: jax.vmap(jax.vmap(space.sample))(  # noqa: E731
+        sample = lambda space, key: jax.vmap(jax.vmap(space.sample))(  # noqa: E731
             jax.random.split(key, (LENGTH, BATCH))
         )
         inputs = AgentInput(
-            many(OBSERVATIONS, keys[0]),
-            many(action, keys[1]),
+            sample(OBSERVATIONS, keys[0]),
+            sample(action, keys[1]),
             jax.random.normal(keys[2], (LENGTH, BATCH)),
         )
         params = network.init(key, jax.tree.map(lambda x: x[0], inputs))
@@ -62,7 +62,7 @@ def drawn(name, key):
 
 @pytest.mark.parametrize("name", daily(["recurrent, continuous"], MODULES))
 def test_step_is_unroll(name, key):
-    network, params, inputs, starts = drawn(name, key)
+    network, params, inputs, starts = draw_case(name, key)
     carry = network.initial_carry(BATCH)
     together, end = jax.jit(network.unroll)(params, carry, inputs, starts)
     step = jax.jit(network.step)
@@ -77,20 +77,22 @@ def test_step_is_unroll(name, key):
 
 
 def test_without_a_memory_only_the_observation_counts(key):
-    network, params, inputs, starts = drawn("feed-forward, discrete", key)
+    network, params, inputs, starts = draw_case("feed-forward, discrete", key)
     assert network.initial_carry(BATCH) == ()
-    other = inputs._replace(last_action=1 - inputs.last_action, last_reward=inputs.last_reward + 1)
+    altered = inputs._replace(
+        last_action=1 - inputs.last_action, last_reward=inputs.last_reward + 1
+    )
     unroll = jax.jit(network.unroll)
-    outputs = [unroll(params, (), x, starts)[0] for x in (inputs, other)]
+    outputs = [unroll(params, (), x, starts)[0] for x in (inputs, altered)]
     jax.tree.map(np.testing.assert_array_equal, *outputs)
 
 
 @pytest.mark.parametrize("name", ["recurrent, discrete", "recurrent, continuous"])
 def test_with_a_memory_the_last_action_counts(name, key):
-    network, params, inputs, starts = drawn(name, key)
-    other = inputs._replace(last_action=-inputs.last_action)
+    network, params, inputs, starts = draw_case(name, key)
+    altered = inputs._replace(last_action=-inputs.last_action)
     unroll, carry = jax.jit(network.unroll), network.initial_carry(BATCH)
-    outputs = [unroll(params, carry, x, starts)[0].value for x in (inputs, other)]
+    outputs = [unroll(params, carry, x, starts)[0].value for x in (inputs, altered)]
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-3
 
 
@@ -115,8 +117,8 @@ def test_illegal_actions_have_no_probability_and_harm_no_gradient(key):
     policy = policy_for(spaces.Discrete(4))
     legal = jnp.array([[True, False, True, True], [False, False, True, False]])
     logits = jnp.array([[0.5, 9.0, -1.0, 0.0], [1.0, 2.0, 3.0, 4.0]])
-    seen = {"action_mask": legal}
-    distribution = policy.distribution(logits, seen)
+    observation = {"action_mask": legal}
+    distribution = policy.distribution(logits, observation)
     kept = np.exp([0.5, -1.0, 0.0])
     np.testing.assert_allclose(
         distribution.probs[0], kept[[0, 0, 1, 2]] / kept.sum() * [1, 0, 1, 1], rtol=1e-5
@@ -129,7 +131,7 @@ def test_illegal_actions_have_no_probability_and_harm_no_gradient(key):
     assert set(np.asarray(samples[:, 0])) == {0, 2, 3} and set(np.asarray(samples[:, 1])) == {2}
 
     def loss(logits):
-        d = policy.distribution(logits, seen)
+        d = policy.distribution(logits, observation)
         return d.log_prob(jnp.array([2, 2])).sum() + d.entropy().sum()
 
     gradient = jax.grad(loss)(logits)
@@ -144,14 +146,14 @@ def test_several_choices_at_once_are_drawn_independently(key):
     outputs = jax.random.normal(key, (6,))
     # A mask may be wider than the largest choice.
     legal = jnp.ones((2, 5), bool).at[1, 2].set(False)
-    seen = {"action_mask": legal}
+    observation = {"action_mask": legal}
     first = jax.nn.softmax(outputs[:2])
     second = jax.nn.softmax(jnp.where(legal[1, :4], outputs[2:], -jnp.inf))
-    distribution = policy.distribution(outputs, seen)
+    distribution = policy.distribution(outputs, observation)
     action = jnp.array([1, 3])
     expected = np.log(first[1] * second[3])
     np.testing.assert_allclose(distribution.log_prob(action), expected, rtol=1e-5)
-    entropies = [-sum(float(p * np.log(p)) for p in each if p) for each in (first, second)]
+    entropies = [-sum(float(p * np.log(p)) for p in chances if p) for chances in (first, second)]
     np.testing.assert_allclose(distribution.entropy(), sum(entropies), rtol=1e-5)
     samples = np.asarray(distribution.sample(seed=key, sample_shape=4000))
     assert samples.shape == (4000, 2) and samples.dtype == np.int32
@@ -162,7 +164,7 @@ def test_several_choices_at_once_are_drawn_independently(key):
     np.testing.assert_array_equal(distribution.mode(), best)
 
     def loss(outputs):
-        d = policy.distribution(outputs, seen)
+        d = policy.distribution(outputs, observation)
         return d.log_prob(action) + d.entropy()
 
     gradient = np.asarray(jax.grad(loss)(outputs))
@@ -196,27 +198,27 @@ def test_the_value_of_several_choices_is_the_mean_of_theirs(dueling, key):
 
 @pytest.mark.parametrize("shared", daily([False], [True, False]))
 def test_a_network_over_agents_is_the_network_of_each(shared, key):
-    one, params, inputs, starts = drawn("recurrent, discrete", key)
-    network = over_agents(one, 2, shared)
+    single, params, inputs, starts = draw_case("recurrent, discrete", key)
+    network = over_agents(single, 2, shared)
     pair = jax.tree.map(lambda x: jnp.stack([x, -x if x.ndim > 2 else x], 2), inputs)
     params = jax.jit(network.init)(key, jax.tree.map(lambda x: x[0], pair))
     kernel = params["params"]["value"]["kernel"]
     assert kernel.shape == ((5, 1) if shared else (2, 5, 1))
     assert shared or (kernel[0] != kernel[1]).any()
     outputs, end = jax.jit(network.unroll)(params, network.initial_carry(BATCH), pair, starts)
-    step, unroll = jax.jit(network.step), jax.jit(one.unroll)
+    step, unroll = jax.jit(network.step), jax.jit(single.unroll)
     carry = network.initial_carry(BATCH)
     assert all(x.shape[:2] == (BATCH, 2) for x in jax.tree.leaves(carry))
     for t in range(2):
-        now = jax.tree.map(lambda x: x[t], pair)  # noqa: B023
-        output, carry = step(params, carry, now, starts[t])
+        step_input = jax.tree.map(lambda x: x[t], pair)  # noqa: B023
+        output, carry = step(params, carry, step_input, starts[t])
         np.testing.assert_allclose(outputs.logits[t], output.logits, atol=1e-5)
     for agent in range(2):
-        mine = params if shared else jax.tree.map(lambda x: x[agent], params)  # noqa: B023
-        alone, last = unroll(
-            mine, None, jax.tree.map(lambda x: x[:, :, agent], pair), starts  # noqa: B023
+        agent_params = params if shared else jax.tree.map(lambda x: x[agent], params)  # noqa: B023
+        expected, last = unroll(
+            agent_params, None, jax.tree.map(lambda x: x[:, :, agent], pair), starts  # noqa: B023
         )  # fmt: skip
-        np.testing.assert_allclose(outputs.logits[:, :, agent], alone.logits, atol=1e-5)
+        np.testing.assert_allclose(outputs.logits[:, :, agent], expected.logits, atol=1e-5)
         np.testing.assert_allclose(end[0][0][:, agent], last[0][0], atol=1e-5)
 
 

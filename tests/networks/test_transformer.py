@@ -167,16 +167,16 @@ def test_without_a_carry_the_beginning_is_a_start(name):
     def three(params):
         first = jnp.arange(LENGTH)[:, None] == 0
         begun = network.unroll(params, network.initial_carry(BATCH), inputs, starts | first)[0]
-        alone, nothing = network.unroll(params, None, inputs, starts)
+        without_carry, nothing = network.unroll(params, None, inputs, starts)
         assert nothing is None
         once = network.unroll(params, None, inputs, None)[0]
-        return begun, alone, once
+        return begun, without_carry, once
 
-    begun, alone, once = three(params)
+    begun, without_carry, once = three(params)
     if module.lead:  # the last action's own outputs mean nothing at starts
-        begun, alone, once = begun[:, :, 1], alone[:, :, 1], once[:, :, 1]
-    assert_close(begun, alone)
-    assert_close(once[:, 0], alone[:, 0])
+        begun, without_carry, once = begun[:, :, 1], without_carry[:, :, 1], once[:, :, 1]
+    assert_close(begun, without_carry)
+    assert_close(once[:, 0], without_carry[:, 0])
 
 
 def test_equals_a_plain_transformer():
@@ -223,10 +223,10 @@ def test_reach_of_a_window_is_one_more_step_per_layer():
         network = as_network(trunk(window=window, tokens_per_step=2))
         inputs = draw((8, 1, 2, WIDTH))
         params = random_params(network, inputs[0])
-        seen = jax.jit(
+        gradient = jax.jit(
             jax.grad(lambda x: jnp.square(network.unroll(params, None, x, None)[0][5, :, 1]).sum())  # noqa: B023
         )(inputs)
-        used = np.abs(seen).max((1, 2, 3)) > 0
+        used = np.abs(gradient).max((1, 2, 3)) > 0
         np.testing.assert_array_equal(used, [5 - reach < i <= 5 for i in range(8)])
 
 
@@ -247,9 +247,9 @@ def test_a_traced_window_is_the_attribute():
             return carry, output
 
         stepped = jax.lax.scan(tick, whole.initial_carry(BATCH), (inputs, starts))[1]
-        alone = apply("unroll", None, inputs, starts)[0]
+        without_carry = apply("unroll", None, inputs, starts)[0]
         carried = apply("unroll", whole.initial_carry(BATCH), inputs, starts)[0]
-        return stepped[:, :, 1], alone[:, :, 1], carried[:, :, 1]
+        return stepped[:, :, 1], without_carry[:, :, 1], carried[:, :, 1]
 
     expected = jax.jit(windowed.unroll)(params, None, inputs, starts)[0][:, :, 1]
     for limited in both(params, jnp.int32(3)):
@@ -381,15 +381,15 @@ def test_greedy_generation_is_the_likeliest_continuation(model):
 @pytest.mark.slow
 def test_generation_draws_from_the_logits(model):
     network, params, prompt = model
-    many = jnp.repeat(prompt[:1], 4000, 0)
+    prompts = jnp.repeat(prompt[:1], 4000, 0)
     draw_one = jax.jit(partial(generate, network=network, length=1))
-    drawn = draw_one(jax.random.key(1), params=params, prompt=many, temperature=2.0)[:, 0]
+    drawn = draw_one(jax.random.key(1), params=params, prompt=prompts, temperature=2.0)[:, 0]
     read = jax.jit(lambda: nn.softmax(network.unroll(params, None, prompt[:1].T, None)[0] / 2.0))
     p = np.asarray(read()[-1, 0])
     shares = np.bincount(drawn, minlength=7) / 4000
     assert (np.abs(shares - p) < 5 * np.sqrt(p * (1 - p) / 4000) + 1e-9).all()
-    again = draw_one(jax.random.key(1), params=params, prompt=many, temperature=2.0)[:, 0]
-    np.testing.assert_array_equal(drawn, again)
+    repeated = draw_one(jax.random.key(1), params=params, prompt=prompts, temperature=2.0)[:, 0]
+    np.testing.assert_array_equal(drawn, repeated)
 
 
 def test_any_core_generates():
@@ -470,9 +470,9 @@ def test_vmap_over_seeds(model):
     carry = network.initial_carry(2)
     unroll = jax.jit(jax.vmap(network.unroll, (0, None, None, None)))
     outputs, _ = unroll(stacked, carry, prompt.T, starts)
-    alone = jax.jit(network.unroll)(params, carry, prompt.T, starts)[0]
-    assert_close(outputs[0], alone)
-    assert np.abs(outputs[1] - alone).max() > 0.01
+    single = jax.jit(network.unroll)(params, carry, prompt.T, starts)[0]
+    assert_close(outputs[0], single)
+    assert np.abs(outputs[1] - single).max() > 0.01
 
 
 def test_one_program_whatever_the_depth():

@@ -3,7 +3,7 @@
 A step has 20 substeps of 2 ms: the accelerations of all parts, then their velocities and places, as
 MuJoCo's Euler integrator has them. The body's reaction on the hand comes a substep late.
 
-Leaves of worlds are `[..., B]` here, but for `advance` and `shown`.
+Leaves of worlds are `[..., B]` here, but for `advance` and `observed_places`.
 """
 
 from __future__ import annotations

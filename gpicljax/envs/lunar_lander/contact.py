@@ -60,7 +60,7 @@ def to_world(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
 
 
 def to_local(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """The inverse of `placed`."""
+    """The inverse of `to_world`."""
     x, y = x - frame.x, y - frame.y
     return frame.cos * x + frame.sin * y, frame.cos * y - frame.sin * x
 

@@ -34,7 +34,7 @@ def stack_bodies(triples: list[Triple]) -> Triple:
 
 
 def bodies_of(triple: Triple) -> list[Triple]:
-    """The inverse of `stacked`."""
+    """The inverse of `stack_bodies`."""
     return [(triple[0][i], triple[1][i], triple[2][i]) for i in range(3)]
 
 
@@ -105,7 +105,7 @@ def split_joints(joints: jax.Array) -> list[joint.Impulses]:
 
 
 def stack_joints(impulses: list[joint.Impulses]) -> jax.Array:
-    """The inverse of `unstacked`."""
+    """The inverse of `split_joints`."""
     return jnp.stack([jnp.stack(row) for row in zip(*impulses, strict=True)])
 
 

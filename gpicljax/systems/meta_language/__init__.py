@@ -2,7 +2,5 @@
 
 import lazy_loader
 
-__getattr__, _, _ = lazy_loader.attach(
-    __name__, submodules=["env", "data", "measures", "studies"]
-)
+__getattr__, _, _ = lazy_loader.attach(__name__, submodules=["env", "data", "measures", "studies"])
 __all__: list[str] = []

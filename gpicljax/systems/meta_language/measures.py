@@ -2,7 +2,7 @@
 
 Adaptive n-grams count, a softmax regression learns a table of logits for each of the latest tokens,
 and a mixture weighs them all by how well they have predicted the text so far. None is trained, and
-none is told anything of the language.
+none has information about the language.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def adaptive_ngrams(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[n
     x = x.astype(np.int64)
     if x.min() < 0 or x.max() >= vocab_size:
         raise ValueError(f"tokens: got {x.min()} to {x.max()}; accepted: 0 to {vocab_size - 1}")
-    blocks = [_counted(x[i : i + BLOCK], order, vocab_size) for i in range(0, len(x), BLOCK)]
+    blocks = [_adaptive_nats(x[i : i + BLOCK], order, vocab_size) for i in range(0, len(x), BLOCK)]
     return np.concatenate(blocks, axis=1)
 
 
-def _counted(x: NDArray[np.int64], order: int, vocab_size: int) -> NDArray[np.float64]:
-    """What `adaptive_ngrams` returns, of tokens that are checked."""
+def _adaptive_nats(x: NDArray[np.int64], order: int, vocab_size: int) -> NDArray[np.float64]:
+    """Returns the result of `adaptive_ngrams` for checked tokens."""
     count, length = x.shape[0], x.shape[1] - 1
     instance = np.arange(count)
     contexts = _context_numbers(x, order)
@@ -92,18 +92,18 @@ def _counted(x: NDArray[np.int64], order: int, vocab_size: int) -> NDArray[np.fl
                 place = instance, numbers[:, t]
                 counts = table[place]
                 kinds = (counts > 0).sum(-1)
-                seen = counts.sum(-1, dtype=np.int64)
+                total = counts.sum(-1, dtype=np.int64)
                 blended = (counts[instance, following] + kinds * chance) / np.maximum(
-                    seen + kinds, 1
+                    total + kinds, 1
                 )
-                chance = np.where(seen > 0, blended, chance)
+                chance = np.where(total > 0, blended, chance)
                 table[(*place, following)] += 1
             chances[k, :, t] = chance
     return -np.log(chances)
 
 
 def _context_numbers(x: NDArray[np.int64], order: int) -> list[NDArray[np.int64]]:
-    """For k up to `order`: numbers of the last k tokens before each predicted one, `[N, T]`.
+    """Returns, for k up to `order`, numbers of the last k tokens before each token, `[N, T]`.
 
     They are equal in a sequence where these tokens are.
     """
@@ -119,7 +119,7 @@ def _context_numbers(x: NDArray[np.int64], order: int) -> list[NDArray[np.int64]
 
 
 def next_token_chances(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:
-    """What the `adaptive_ngram` expects after a text int `[T]`: `float64[vocab_size]`."""
+    """Returns the predictions of `adaptive_ngram` after a text int `[T]`: `float64[vocab_size]`."""
     x = np.asarray(tokens, np.int64)
     chances = np.full(vocab_size, 1 / vocab_size)
     after = np.ones(len(x), bool)  # the places whose last k tokens before them are the text's last
@@ -141,7 +141,7 @@ def softmax_regression(
     """Nats per token of a softmax regression that learns as it goes.
 
     The logits of the next token are a sum of tables, one for each of the latest `slots` tokens, as
-    they are in a language, whose order it is not told. They start at 0. After each token the rows
+    they are in a language, but of unknown order. They start at 0. After each token the rows
     that were used take a step down the gradient of its nats.
 
     Args:
@@ -192,19 +192,19 @@ def mixture(nats: ArrayLike, share: float = SHARE) -> NDArray[np.float64]:
     x = np.moveaxis(np.asarray(nats, np.float64), -1, 0)
     weights = np.full(x.shape[1:], 1 / x.shape[1])
     mixed = np.empty((x.shape[0], x.shape[2]))
-    for t, each in enumerate(x):
-        best = each.min(0)  # taken out, so that nothing underflows
-        joint = weights * np.exp(best - each)
+    for t, step_nats in enumerate(x):
+        best = step_nats.min(0)  # taken out, so that nothing underflows
+        joint = weights * np.exp(best - step_nats)
         total = joint.sum(0)
         mixed[t] = best - np.log(total)
-        weights = (1 - share) * joint / total + share / len(each)
+        weights = (1 - share) * joint / total + share / len(step_nats)
     return mixed.T
 
 
 def chosen_elsewhere(nats: NDArray[Any], part: slice) -> NDArray[np.int64]:
-    """For each sequence, which predictor is best on others of its kind: `int64[N]`.
+    """Returns the predictor of each sequence that is best on others of its kind: `int64[N]`.
 
-    Sequences at even places are told the best of those at odd places, and the other way round.
+    Sequences at even places get the best of those at odd places, and the other way round.
 
     Args:
       nats: float `[K, N, T]` of K predictors, N >= 2.
@@ -226,7 +226,7 @@ def continued_by_counting(
     """Continues prompts int `[N, T]` as the `adaptive_ngram` expects, which goes on counting.
 
     Args:
-      prompts: what has been said.
+      prompts: the texts so far.
       length: tokens to draw.
       order: of the n-gram.
       vocab_size: V.
@@ -262,6 +262,6 @@ class Nulls(NamedTuple):
 def nulls(tokens: NDArray[Any], vocab_size: int) -> Nulls:
     """Runs all predictors on sequences int `[N, T + 1]`."""
     ngrams = adaptive_ngrams(tokens, ORDERS - 1, vocab_size)
-    each = [softmax_regression(tokens, *some, SLOTS, vocab_size) for some in REGRESSIONS]
-    regressions = np.asarray(each, np.float64)
+    by_rate = [softmax_regression(tokens, *rates, SLOTS, vocab_size) for rates in REGRESSIONS]
+    regressions = np.asarray(by_rate, np.float64)
     return Nulls(ngrams, regressions, mixture(np.concatenate([ngrams, regressions])))

@@ -49,11 +49,11 @@ def one_language(env, key, **params):
 
 
 @functools.cache
-def writing(env, length, each, tile=None):
+def writing(env, length, per_language, tile=None):
     """The program that draws texts, with their log-probabilities."""
     return jax.jit(
         lambda key, tasks: env.sample_sequences(
-            key, tasks, length, each, with_log_probs=True, tile=tile
+            key, tasks, length, per_language, with_log_probs=True, tile=tile
         )
     )
 
@@ -106,8 +106,8 @@ def test_next_token_log_probs_are_the_networks_normalised(key, n, slot_weights):
     theta = env.sample_theta(key, params)
     task = env.task_of(theta, n, params)
     contexts = np.random.default_rng(0).integers(0, 32, (5, 5))
-    found = predicting(env)(task, contexts)
-    for context, log_probs in zip(contexts, found, strict=True):
+    predictions = predicting(env)(task, contexts)
+    for context, log_probs in zip(contexts, predictions, strict=True):
         logits = network(theta, context, n, slot_weights)
         z = 3.0 * (logits - logits.mean()) / logits.std()
         expected = z - np.log(np.exp(z).sum())
@@ -123,8 +123,8 @@ def influences(env, key, n):
     task = one_language(env, key, min_order=n, max_order=n)
     contexts = np.random.default_rng(0).integers(0, 32, (50, 8))
     before = np.asarray(predicting(env)(task, contexts))
-    others = [(contexts + (np.arange(8) == i)) % 32 for i in range(8)]
-    return [bool((np.asarray(predicting(env)(task, x)) != before).any()) for x in others]
+    variants = [(contexts + (np.arange(8) == i)) % 32 for i in range(8)]
+    return [bool((np.asarray(predicting(env)(task, x)) != before).any()) for x in variants]
 
 
 def test_under_reference_weights_the_oldest_token_has_no_influence(key):
@@ -157,14 +157,14 @@ def test_sequences_start_with_token_0_and_log_probs_are_those_of_the_language(ke
     assert tokens.min() >= 0
     assert tokens.max() < 32
     assert len(np.unique(tokens[..., 1:])) > 8
-    each = judging(env)(tasks, tokens)
-    np.testing.assert_allclose(log_probs, each, atol=1e-4)
+    expected = judging(env)(tasks, tokens)
+    np.testing.assert_allclose(log_probs, expected, atol=1e-4)
     # The parallel form is the step by step one.
     task = jax.tree.map(lambda x: x[1], tasks)
     tokens = np.asarray(tokens)[1, 0]
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(tokens, (2, 0)), 3)[:-1]
     step = np.asarray(predicting(env)(task, windows))
-    np.testing.assert_allclose(step[np.arange(40), tokens[1:]], each[1, 0], atol=1e-4)
+    np.testing.assert_allclose(step[np.arange(40), tokens[1:]], expected[1, 0], atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,8 @@ def test_unusual_sizes(key, static):
     env = language_env(**static)
     tasks = languages(env, key, 2, min_order=1, scale=1.0)
     tokens, log_probs = writing(env, 30, 3)(key, tasks)
-    each = judging(env)(tasks, tokens)
-    np.testing.assert_allclose(log_probs, each, atol=1e-4)
+    expected = judging(env)(tasks, tokens)
+    np.testing.assert_allclose(log_probs, expected, atol=1e-4)
     assert tokens.max() < env.vocab_size
     assert len(np.unique(tokens)) > 1
 
@@ -194,8 +194,8 @@ def test_the_environment_draws_the_same_tokens_from_the_same_noise(key):
     def loop(task, uniforms):
         def step(state, uniform):
             moved = env.move(state, jnp.zeros(12), uniform, task)
-            seen = env.observe(moved.state, task)
-            return moved.state, (seen, moved.info["attainable"], moved.truncated)
+            token = env.observe(moved.state, task)
+            return moved.state, (token, moved.info["attainable"], moved.truncated)
 
         return jax.lax.scan(step, env.initial(key, task), uniforms)[1]
 
@@ -203,8 +203,8 @@ def test_the_environment_draws_the_same_tokens_from_the_same_noise(key):
     for i in range(4):
         for j in range(2):
             task = jax.tree.map(lambda x, i=i: x[i], tasks)
-            seen, floor, truncated = run(task, uniforms_of(key, i, j, 64))
-            np.testing.assert_array_equal(seen, tokens[i, j, 1:])
+            observed, floor, truncated = run(task, uniforms_of(key, i, j, 64))
+            np.testing.assert_array_equal(observed, tokens[i, j, 1:])
             np.testing.assert_allclose(floor, log_probs[i, j], atol=1e-4)
             assert np.flatnonzero(truncated).tolist() == [63]
 
@@ -216,9 +216,9 @@ def test_transition_frequencies_are_the_generators(key, n):
     tokens = np.asarray(writing(env, 1_000, 200)(key, tasks)[0])[0]
     task = jax.tree.map(lambda x: x[0], tasks)
     windows = np.lib.stride_tricks.sliding_window_view(tokens, n, axis=1).reshape(-1, n)
-    contexts, which = np.unique(windows[:, :-1], axis=0, return_inverse=True)
+    contexts, context_index = np.unique(windows[:, :-1], axis=0, return_inverse=True)
     counts = np.zeros((len(contexts), 32))
-    np.add.at(counts, (which.ravel(), windows[:, -1]), 1)
+    np.add.at(counts, (context_index.ravel(), windows[:, -1]), 1)
     visits = counts.sum(1)
     frequent = np.argsort(-visits)[:20]
     assert visits[frequent].min() > 300
@@ -245,8 +245,8 @@ def test_the_same_bits_whatever_the_tile_and_the_company(key):
     few = writing(env, 300, 1)(key, jax.tree.map(lambda x: x[:2], tasks))
     np.testing.assert_array_equal(few[0], everything[0][:2, :1])
     # A key for each language makes its sequences independent of its place, too.
-    own = jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(7))
-    last = writing(env, 300, 2)(own[3:], jax.tree.map(lambda x: x[3:], tasks))
+    language_keys = jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(7))
+    last = writing(env, 300, 2)(language_keys[3:], jax.tree.map(lambda x: x[3:], tasks))
     np.testing.assert_array_equal(last[0], everything[0][3:])
     assert (writing(env, 300, 2)(jax.random.key(1), tasks)[0] != everything[0]).any()
 
@@ -262,8 +262,8 @@ def test_inside_a_program_over_seeds(key):
 
     keys = jax.random.split(key, 2)
     together = jax.jit(jax.vmap(batch))(keys)
-    for own, drawn in zip(keys, together, strict=True):
-        np.testing.assert_array_equal(jax.jit(batch)(own), drawn)
+    for seed_key, drawn in zip(keys, together, strict=True):
+        np.testing.assert_array_equal(jax.jit(batch)(seed_key), drawn)
 
 
 def test_joint_normalisation_divides_by_the_deviation_of_all(key):
@@ -275,8 +275,8 @@ def test_joint_normalisation_divides_by_the_deviation_of_all(key):
     deviations = []
     for t in range(30):
         before = tokens[:, max(t - 1, 0)] if t else np.zeros(6, int)
-        now = tokens[:, t]
-        logits = np.stack([tables[i, 0, now[i]] + tables[i, 1, before[i]] for i in range(6)])
+        current = tokens[:, t]
+        logits = np.stack([tables[i, 0, current[i]] + tables[i, 1, before[i]] for i in range(6)])
         z = 5 * (logits - logits.mean()) / logits.std()
         deviations.append(z.std(1))
         expected = z - np.log(np.exp(z).sum(1, keepdims=True))
@@ -306,8 +306,10 @@ def program(num, normalisation="row", slot_weights="reference"):
 
 def assert_close(values, expected, deviation=None):
     """Means within three combined standard errors, the reference's of 500 languages."""
-    own = np.std(values, ddof=1)
-    error = np.sqrt(own**2 / len(values) + (deviation or own) ** 2 / REFERENCE_N)
+    deviation_found = np.std(values, ddof=1)
+    error = np.sqrt(
+        deviation_found**2 / len(values) + (deviation or deviation_found) ** 2 / REFERENCE_N
+    )
     assert abs(np.mean(values) - expected) < 3 * error, (np.mean(values), expected, error)
 
 
@@ -317,7 +319,7 @@ def check_order(num, n):
     i = n - 2
     assert_close(nats, NATS[i], DEVIATIONS[i])
     windows = [np.lib.stride_tricks.sliding_window_view(text, n - 1) for text in tokens]
-    assert_close([len(np.unique(each, axis=0)) for each in windows], CONTEXTS[i])
+    assert_close([len(np.unique(window, axis=0)) for window in windows], CONTEXTS[i])
     return tokens, nats
 
 
@@ -488,11 +490,11 @@ def test_bad_params_are_refused(params, message):
 def test_bad_requests_are_refused(key):
     env = language_env(max_order=3)
     tasks = languages(env, key, 2)
-    one = jax.tree.map(lambda x: x[0], tasks)
+    single = jax.tree.map(lambda x: x[0], tasks)
     for arguments, message in [
         ((tasks, 0), "length: got 0; accepted: an integer >= 1"),
         ((tasks, 5, 0), "sequences_per_task: got 0; accepted: an integer >= 1"),
-        ((one, 5), "tasks of this configuration, one axis"),
+        ((single, 5), "tasks of this configuration, one axis"),
         ((jax.tree.map(lambda x: x[:0], tasks), 5), "tasks of this configuration"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -504,7 +506,7 @@ def test_bad_requests_are_refused(key):
     with pytest.raises(ValueError, match=r"accepted: \[N, 7, 32, 32\]"):
         language_env().sample_sequences(key, tasks, 5)
     with pytest.raises(ValueError, match=r"tokens: got \(1,\)"):
-        env.log_likelihood(one, np.zeros(1, int))
+        env.log_likelihood(single, np.zeros(1, int))
     with pytest.raises(ValueError, match="order: got 0"):
         parameter_count(0)
 
@@ -512,11 +514,11 @@ def test_bad_requests_are_refused(key):
 def test_joint_normalisation_is_for_sequences_only(key):
     env = language_env(max_order=3, normalisation="joint")
     tasks = languages(env, key, 2)
-    one = jax.tree.map(lambda x: x[0], tasks)
+    single = jax.tree.map(lambda x: x[0], tasks)
     for call in (
-        lambda: env.reset(key, one),
-        lambda: env.next_token_log_probs(one, jnp.zeros(2, jnp.int32)),
-        lambda: env.log_likelihood(one, jnp.zeros(3, jnp.int32)),
+        lambda: env.reset(key, single),
+        lambda: env.next_token_log_probs(single, jnp.zeros(2, jnp.int32)),
+        lambda: env.log_likelihood(single, jnp.zeros(3, jnp.int32)),
     ):
         with pytest.raises(ValueError, match="in sample_sequences only"):
             call()

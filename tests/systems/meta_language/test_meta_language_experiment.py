@@ -50,14 +50,14 @@ def texts(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, texts):
+def quick_run(tmp_path_factory, texts):
     folder = tmp_path_factory.mktemp("runs")
     results = meta_language.main([*TINY, f"--runs-dir={folder}", f"--text-dir={texts}"])
     return folder, results
 
 
-def test_writes_everything(finished):
-    folder, results = finished
+def test_writes_everything(quick_run):
+    folder, results = quick_run
     run = folder / "meta_language" / "quick"
     for name in ("training", "by_order", "beside_counting", "text"):
         assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
@@ -75,22 +75,22 @@ def test_writes_everything(finished):
     assert curves.floor.mean() < curves.model.mean()
     assert meta_language_report.texts(results)[0].model.shape == (3, 288)
     page = (run / "figures" / "episode.html").read_text()
-    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
-    assert told["last"] == 288 and "of 288 tokens drawn" in told["words"][0]
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert data["last"] == 288 and "of 288 tokens drawn" in data["words"][0]
     # Nobody predicts a language better than itself, in the end.
-    assert sum(map(float, told["readings"][1][1:])) > sum(told["reward"])
+    assert sum(map(float, data["readings"][1][1:])) > sum(data["reward"])
     assert results.measured.continued["2 words after 48"].shape == (1, 2, 192)
     assert "2 words after 96" in results.measured.continued
 
 
-def test_saved_models_are_measured_as_they_are(finished, tmp_path, capsys):
-    folder, results = finished
+def test_saved_models_are_measured_as_they_are(quick_run, tmp_path, capsys):
+    folder, results = quick_run
     run = folder / "meta_language" / "quick"
     measured = [*TINY, "--no-train", f"--start-from={run}", f"--runs-dir={tmp_path}"]
     measured += ["--evaluation-orders=2", "2", "--demonstrations=0"]
-    again = meta_language.main(measured)
-    assert again.history == [] and not (tmp_path / "meta_language" / "quick" / "agents").exists()
-    nats = [r.measured.languages["n = 2"].nats for r in (again, results)]
+    repeated = meta_language.main(measured)
+    assert repeated.history == [] and not (tmp_path / "meta_language" / "quick" / "agents").exists()
+    nats = [r.measured.languages["n = 2"].nats for r in (repeated, results)]
     np.testing.assert_array_equal(*nats)
     assert "per second" not in capsys.readouterr().out
     # Two saved seeds are two models on the same sequences.
@@ -115,31 +115,31 @@ def test_differences_are_paired_and_widen_with_seeds():
 def test_every_model_meets_the_same_nulls_which_others_have_chosen():
     tokens = np.random.default_rng(0).integers(4, size=(6, 33))
     model = np.zeros((6, 32))
-    one, other = meta_language_report.Curves.of_each([model, model + 1], tokens, 4)
-    found = measures.nulls(tokens, 4)
-    order = measures.chosen_elsewhere(found.ngrams, slice(30, 32))
-    np.testing.assert_array_equal(one.ngram, found.ngrams[order, np.arange(6)])
-    assert one.orders == sorted(set(order.tolist()))
-    np.testing.assert_array_equal(one.mixture, found.mixture)
-    assert other.mixture is one.mixture
-    table = meta_language_report.differences([{"n": one}, {"n": other}], "n")
-    assert table["mixture, end"][0] == pytest.approx(0.5 - found.mixture[:, 30:].mean())
-    assert table["mixture, start"][0] == pytest.approx(0.5 - found.mixture[:, :4].mean())
+    first, second = meta_language_report.Curves.of_models([model, model + 1], tokens, 4)
+    baselines = measures.nulls(tokens, 4)
+    order = measures.chosen_elsewhere(baselines.ngrams, slice(30, 32))
+    np.testing.assert_array_equal(first.ngram, baselines.ngrams[order, np.arange(6)])
+    assert first.orders == sorted(set(order.tolist()))
+    np.testing.assert_array_equal(first.mixture, baselines.mixture)
+    assert second.mixture is first.mixture
+    table = meta_language_report.differences([{"n": first}, {"n": second}], "n")
+    assert table["mixture, end"][0] == pytest.approx(0.5 - baselines.mixture[:, 30:].mean())
+    assert table["mixture, start"][0] == pytest.approx(0.5 - baselines.mixture[:, :4].mean())
 
 
 def test_words_are_shown_often_enough_to_be_learnt():
     long, _ = meta_language.demonstrations(meta_language.PRESETS["quick"])[1::2]
     text = long.maps[0].decode(long.prompts[0])
     assert long.kind == "6 words" and long.prompts.shape[1] == 320
-    seen = Counter(item for item in text.split(";")[:-1] if item in WORDS)
-    assert len(seen) == 6 and sum(seen.values()) >= 30
-    judged, orders = meta_language_report.counted(long, 96, 32)
+    counts = Counter(item for item in text.split(";")[:-1] if item in WORDS)
+    assert len(counts) == 6 and sum(counts.values()) >= 30
+    judged, orders = meta_language_report.ngram_errors(long, 96, 32)
     assert judged.shape == (16, 2)
     assert meta_language_report.wrong_share(judged).mean() < 20 and min(orders) >= 2
 
 
 @pytest.mark.slow
-def test_resumes_where_it_stopped(finished, tmp_path, monkeypatch):
+def test_resumes_where_it_stopped(quick_run, tmp_path, monkeypatch):
     run_chunks = experiment.run_chunks
 
     def one_chunk(*args, **kwargs):
@@ -152,16 +152,16 @@ def test_resumes_where_it_stopped(finished, tmp_path, monkeypatch):
             meta_language.main([*TINY, f"--runs-dir={tmp_path}"])
     with monkeypatch.context() as patch:
         patch.setattr(meta_language, "report", lambda outcome: Report("", {}))
-        again = meta_language.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
-    whole = [row["nats"] for row in finished[1].history]
-    assert [row["nats"] for row in again.history] == whole
+        resumed = meta_language.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
+    whole = [row["nats"] for row in quick_run[1].history]
+    assert [row["nats"] for row in resumed.history] == whole
 
 
 @pytest.mark.slow
-def test_compares_runs(finished, tmp_path, capsys):
-    runs = finished[0]
-    other = ["--model.kind=linear", "--tasks=3", "--name=other", "--demonstrations=0"]
-    results = meta_language.main([*TINY, *other, f"--runs-dir={runs}"])
+def test_compares_runs(quick_run, tmp_path, capsys):
+    runs = quick_run[0]
+    options = ["--model.kind=linear", "--tasks=3", "--name=other", "--demonstrations=0"]
+    results = meta_language.main([*TINY, *options, f"--runs-dir={runs}"])
     assert {"seen languages", "unseen languages"} <= set(results.measured.languages)
     text = meta_language_compare.main(["quick", "other", f"--runs-dir={runs}", f"--out={tmp_path}"])
     end = results.measured.languages["n = 3"].nats[0]
@@ -208,8 +208,8 @@ def test_a_number_of_tasks_is_a_number_of_languages():
         config = dataclasses.replace(meta_language.PRESETS["quick"], tasks=tasks, **sizes)
         program = meta_language.build(config)
         state = program.init(jax.random.key(0), ())
-        later = program.between(dataclasses.replace(state, updates=jnp.int32(10**6))).data
-        assert (int(state.data.max_order), int(later.max_order)) == (3 if warm else 4, 4)
+        following = program.between(dataclasses.replace(state, updates=jnp.int32(10**6))).data
+        assert (int(state.data.max_order), int(following.max_order)) == (3 if warm else 4, 4)
 
 
 def test_only_the_standard_size_is_warmed_up_in_the_paper():
@@ -224,8 +224,10 @@ def test_dry_run_of_the_paper(tmp_path, capsys):
     meta_language.main(
         ["--preset=paper-small", *small, "--dry-run", f"--runs-dir={tmp_path}", "--seeds=1"]
     )
-    said = capsys.readouterr().out
-    assert "projected training" in said and "parameters" in said and not list(tmp_path.iterdir())
+    output = capsys.readouterr().out
+    assert (
+        "projected training" in output and "parameters" in output and not list(tmp_path.iterdir())
+    )
 
 
 @pytest.mark.parametrize("preset", meta_language.PRESETS)

@@ -15,10 +15,10 @@ def naive(sequence, order, vocab):
         chance = 1 / vocab
         contexts = [tuple(sequence[t - k : t]) for k in range(order + 1) if k <= t]
         for context in contexts:
-            seen = counts[context]
-            if seen:
-                n, kinds = sum(seen.values()), len(seen)
-                chance = (seen[sequence[t]] + kinds * chance) / (n + kinds)
+            counter = counts[context]
+            if counter:
+                n, kinds = sum(counter.values()), len(counter)
+                chance = (counter[sequence[t]] + kinds * chance) / (n + kinds)
         for context in contexts:
             counts[context][sequence[t]] += 1
         nats.append(-np.log(chance))

@@ -12,10 +12,10 @@ TEXT = DRAW.integers(4, size=(3, 40))
 
 def test_the_orders_that_are_counted_together_are_those_counted_alone(monkeypatch):
     monkeypatch.setattr(measures, "BLOCK", 2)
-    together = measures.adaptive_ngrams(TEXT, 3, 4)
+    joint = measures.adaptive_ngrams(TEXT, 3, 4)
     for order in range(4):
-        alone = measures.adaptive_ngram(TEXT, order, 4)
-        np.testing.assert_array_equal(together[order], alone)
+        single = measures.adaptive_ngram(TEXT, order, 4)
+        np.testing.assert_array_equal(joint[order], single)
 
 
 @pytest.mark.parametrize("order", [0, 2, 5])
@@ -38,8 +38,8 @@ def test_the_regression_is_gradient_descent_on_the_tables():
         expected.append(-np.log(chances[TEXT[0, t]]))
         for age, x in enumerate(context):
             tables[age, x] += rate * decay**age * (np.eye(4)[TEXT[0, t]] - chances)
-    found = measures.softmax_regression(jnp.asarray(TEXT), rate, decay, slots, 4)
-    np.testing.assert_allclose(found[0], expected, rtol=2e-5)
+    nats = measures.softmax_regression(jnp.asarray(TEXT), rate, decay, slots, 4)
+    np.testing.assert_allclose(nats[0], expected, rtol=2e-5)
 
 
 def test_the_regression_finds_an_order_that_it_is_not_told():
@@ -52,12 +52,12 @@ def test_the_regression_finds_an_order_that_it_is_not_told():
 
 def test_a_mixture_is_the_average_of_probabilities_with_shared_weights():
     chances = DRAW.uniform(0.1, 0.9, (3, 2, 20))
-    found = measures.mixture(-np.log(chances), share=0.1)
+    nats = measures.mixture(-np.log(chances), share=0.1)
     for i in range(2):
         weights = np.full(3, 1 / 3)
         for t in range(20):
             together = weights @ chances[:, i, t]
-            assert found[i, t] == pytest.approx(-np.log(together))
+            assert nats[i, t] == pytest.approx(-np.log(together))
             weights = 0.9 * weights * chances[:, i, t] / together + 0.1 / 3
     assert np.isfinite(measures.mixture(np.full((2, 1, 9), 1e4))).all()
 
@@ -82,11 +82,11 @@ def test_no_sequence_chooses_its_own_predictor():
 
 
 def test_all_nulls_are_run_on_the_same_sequences():
-    found = measures.nulls(TEXT.astype(np.uint8), 4)
-    assert found.ngrams.shape == (measures.ORDERS, 3, 39)
-    assert found.regressions.shape == (len(measures.REGRESSIONS), 3, 39)
-    np.testing.assert_array_equal(found.ngrams[2], measures.adaptive_ngram(TEXT, 2, 4))
-    everything = np.concatenate([found.ngrams, found.regressions])
-    np.testing.assert_array_equal(found.mixture, measures.mixture(everything))
+    baselines = measures.nulls(TEXT.astype(np.uint8), 4)
+    assert baselines.ngrams.shape == (measures.ORDERS, 3, 39)
+    assert baselines.regressions.shape == (len(measures.REGRESSIONS), 3, 39)
+    np.testing.assert_array_equal(baselines.ngrams[2], measures.adaptive_ngram(TEXT, 2, 4))
+    everything = np.concatenate([baselines.ngrams, baselines.regressions])
+    np.testing.assert_array_equal(baselines.mixture, measures.mixture(everything))
     # Weights stay at or above share / K, which bounds what a bad start can cost.
-    assert (found.mixture - everything.min(0)).max() < np.log(10 / measures.SHARE)
+    assert (baselines.mixture - everything.min(0)).max() < np.log(10 / measures.SHARE)

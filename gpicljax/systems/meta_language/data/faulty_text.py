@@ -29,14 +29,14 @@ END = ";"
 
 
 class Judgement(NamedTuple):
-    """How many items a text has from its first to its last `;`, and how many of them are wrong."""
+    """The items of a text from its first to its last `;`, and the number of wrong ones."""
 
     items: int
     wrong: int
 
 
 def words(seed: int, count: int = 400, wrong: float = 0.15, different: int = len(WORDS)) -> str:
-    """Some of `WORDS` in random order, each followed by `;`; some have one letter replaced.
+    """Returns `WORDS` in random order, each followed by `;`; some with one letter replaced.
 
     Args:
       seed: of the draws.
@@ -45,15 +45,15 @@ def words(seed: int, count: int = 400, wrong: float = 0.15, different: int = len
       different: how many of `WORDS` are used; which, is drawn.
     """
     _check(count, wrong)
-    known = 1 <= different <= len(WORDS)
-    check(known, "different", different, f"an integer from 1 to {len(WORDS)}")
+    fits = 1 <= different <= len(WORDS)
+    check(fits, "different", different, f"an integer from 1 to {len(WORDS)}")
     draw = np.random.default_rng(seed)
     used = draw.permutation(len(WORDS))[:different]
     items = [WORDS[i] for i in draw.choice(used, size=count)]
     for i in np.flatnonzero(draw.random(count) < wrong):
         place = int(draw.integers(len(items[i])))
-        other = str(draw.choice([c for c in LETTERS if c != items[i][place]]))
-        items[i] = items[i][:place] + other + items[i][place + 1 :]
+        letter = str(draw.choice([c for c in LETTERS if c != items[i][place]]))
+        items[i] = items[i][:place] + letter + items[i][place + 1 :]
     return "".join(item + END for item in items)
 
 

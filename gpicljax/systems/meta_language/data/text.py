@@ -40,7 +40,7 @@ _END = re.compile(r"\*\*\* ?end of th", re.IGNORECASE)
 
 
 def normalise(text: str) -> str:
-    """Text reduced to `SYMBOLS`.
+    """Returns the text reduced to `SYMBOLS`.
 
     Lower case; letters without their accents; quotation marks left out; other signs replaced by the
     nearest of the six; anything else (digits, other scripts) by a space. A run of spaces becomes
@@ -56,7 +56,7 @@ def normalise(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class SymbolMap:
-    """Which token stands for which symbol.
+    """The token of each symbol.
 
     Attributes:
       tokens: of every symbol, in their order; each once.
@@ -78,8 +78,8 @@ class SymbolMap:
         Raises:
           ValueError: if the vocabulary has fewer tokens than there are symbols.
         """
-        accepted = f"at least {len(symbols)}, a token for each symbol"
-        check(vocab_size >= len(symbols), "vocab_size", vocab_size, accepted)
+        accepted_values = f"at least {len(symbols)}, a token for each symbol"
+        check(vocab_size >= len(symbols), "vocab_size", vocab_size, accepted_values)
         order = np.random.default_rng(seed).permutation(vocab_size)[: len(symbols)]
         return cls(tuple(int(token) for token in order), symbols)
 
@@ -148,7 +148,7 @@ def read_normalised(path: Path) -> Iterator[str]:
 
 
 def text_windows(directory: str | Path, symbols: SymbolMap, length: int) -> NDArray[np.uint8]:
-    """All texts of a folder as one sequence, cut into windows.
+    """Returns all texts of a folder as one sequence, split into windows.
 
     Args:
       directory: with plain text files `*.txt`, taken in the order of their names. They are read in
@@ -174,8 +174,8 @@ def text_windows(directory: str | Path, symbols: SymbolMap, length: int) -> NDAr
     folder = Path(directory)
     paths = visible_files(folder, "*.txt")
     if not paths:
-        what = "no *.txt file in it" if folder.is_dir() else "no such folder"
-        raise FileNotFoundError(f"{folder}: {what}")
+        reason = "no *.txt file in it" if folder.is_dir() else "no such folder"
+        raise FileNotFoundError(f"{folder}: {reason}")
     parts: list[NDArray[np.uint8]] = []
     for path in paths:
         pieces = [symbols.encode(piece) for piece in read_normalised(path)]

@@ -4,7 +4,7 @@ The paper chooses the scale of the logits such that the generator's own nats per
 0.5 and 1.0. With the same scale for all, that holds for the bulk of the languages only; here it is
 arranged for each: `by_rejection` draws another language until one is within the range, `by_scale`
 keeps the language and changes its scale. Both measure on sequences of the language and stop after
-a fixed number of rounds; what lies outside the range then is told, not hidden.
+a fixed number of rounds; languages outside the range then are reported.
 """
 
 from __future__ import annotations

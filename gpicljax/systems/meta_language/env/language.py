@@ -46,7 +46,7 @@ class Theta:
 def parameter_count(
     order: int, vocab_size: int = 32, embedding_size: int = 32, hidden_size: int = 64
 ) -> int:
-    """How many numbers define a language of order n: 3104 + 2112 n by default.
+    """Returns how many numbers define a language of order n: 3104 + 2112 n by default.
 
     Source: Table 2 of the GPICL paper, which gives 7K, 11K and 19K for n = 2, 4 and 8.
 
@@ -82,7 +82,7 @@ def sample_theta(
 
 
 def num_slots(max_order: int, slot_weights: SlotWeights) -> int:
-    """How many of the last tokens can matter at all: under `reference`, the oldest does not."""
+    """Returns how many of the last tokens can matter: under `reference`, the oldest does not."""
     return max(1, max_order - (slot_weights == "reference"))
 
 
@@ -99,7 +99,7 @@ def weights_of_slots(order: jax.Array, num: int, slot_weights: SlotWeights) -> j
 
 
 def tables_of(theta: Theta, order: jax.Array, slot_weights: SlotWeights) -> jax.Array:
-    """What each token adds to the logits of the next, float `[slots, V, V]`.
+    """Returns each token's contribution to the logits of the next, float `[slots, V, V]`.
 
     Entry `[a, x]` is the contribution of token x at age a; the output bias is part of age 0. The
     logits that follow a context are the sum over its ages, see `logits_after`.
@@ -122,7 +122,7 @@ def logits_after(tables: jax.Array, context: jax.Array) -> jax.Array:
 
 
 def log_probs_of(logits: jax.Array, scale: jax.Array) -> jax.Array:
-    """Log-softmax of logits brought to mean 0 and standard deviation `scale`, float `[..., V]`."""
+    """Returns log-softmax of logits scaled to mean 0 and deviation `scale`, float `[..., V]`."""
     centred = logits - logits.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
     tiny = jnp.finfo(logits.dtype).tiny

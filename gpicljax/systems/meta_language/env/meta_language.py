@@ -138,14 +138,14 @@ class MetaLanguage(Environment[Params, Task, State]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        alone = self.normalisation == "row" or self.calibration == "none"
-        check(alone, "calibration", self.calibration, 'none, or normalisation="row"')
+        fits = self.normalisation == "row" or self.calibration == "none"
+        check(fits, "calibration", self.calibration, 'none, or normalisation="row"')
 
     # The distribution over languages ---------------------------------------------------------
 
     @property
     def num_slots(self) -> int:
-        """How many of the latest tokens can matter: `max_order`, less 1 under `reference`."""
+        """The number of latest tokens that can matter: `max_order`, or 1 less by `reference`."""
         return language.num_slots(self.max_order, self.slot_weights)
 
     def parameter_count(self, order: int) -> int:
@@ -176,8 +176,8 @@ class MetaLanguage(Environment[Params, Task, State]):
         check_values("min_order, max_order", (low, high), low <= high, "min_order <= max_order")
         low, high = np.asarray(params.min_nats), np.asarray(params.max_nats)
         fine = (low < high) & (low < np.log(self.vocab_size))
-        accepted = f"min_nats < max_nats, and min_nats below log({self.vocab_size})"
-        check_values("min_nats, max_nats", (low, high), fine, accepted)
+        accepted_values = f"min_nats < max_nats, and min_nats below log({self.vocab_size})"
+        check_values("min_nats, max_nats", (low, high), fine, accepted_values)
 
     def sample_theta(self, key: jax.Array, params: Params) -> Theta:
         """Draws the parameters of a generator, for the largest order."""
@@ -217,8 +217,8 @@ class MetaLanguage(Environment[Params, Task, State]):
     # What follows what -----------------------------------------------------------------------
 
     def _check_row(self) -> None:
-        accepted = "row; joint probabilities depend on a whole batch: in sample_sequences only"
-        check(self.normalisation == "row", "normalisation", self.normalisation, accepted)
+        only = "row; joint probabilities depend on a whole batch: in sample_sequences only"
+        check(self.normalisation == "row", "normalisation", self.normalisation, only)
 
     def next_token_log_probs(self, task: Task, context: jax.Array) -> jax.Array:
         """The generator's log-probabilities of the next token, float `[V]`.
@@ -248,8 +248,8 @@ class MetaLanguage(Environment[Params, Task, State]):
         """
         self._check_row()
         tokens = jnp.asarray(tokens)
-        one = tokens.ndim == 1 and tokens.shape[0] >= 2
-        check(one, "tokens", tokens.shape, "the shape of one sequence of two or more")
+        fits = tokens.ndim == 1 and tokens.shape[0] >= 2
+        check(fits, "tokens", tokens.shape, "the shape of one sequence of two or more")
         return language.log_likelihood(task.tables, task.scale, tokens)
 
     def sample_sequences(
@@ -289,8 +289,8 @@ class MetaLanguage(Environment[Params, Task, State]):
         expected = self.num_slots, self.vocab_size, self.vocab_size
         shape = jnp.shape(tasks.tables)
         fine = len(shape) == 4 and shape[0] >= 1 and shape[1:] == expected
-        accepted = f"[N, {', '.join(map(str, expected))}]: tasks of this configuration, one axis"
-        check(fine, "tasks.tables", shape, accepted)
+        sizes = f"[N, {', '.join(map(str, expected))}]"
+        check(fine, "tasks.tables", shape, f"{sizes}: tasks of this configuration, one axis")
         check(key.shape in ((), shape[:1]), "key", key.shape, f"one typed key or {shape[0]}")
         tiled = self.normalisation == "row" or tile is None
         check(tiled, "tile", tile, 'None, or normalisation="row"')
@@ -309,7 +309,7 @@ class MetaLanguage(Environment[Params, Task, State]):
     # One episode -----------------------------------------------------------------------------
 
     def initial(self, key: jax.Array, task: Task) -> State:
-        """Nothing but token 0 so far."""
+        """The context of token 0 alone."""
         del key, task
         self._check_row()
         return State(jnp.zeros(self.num_slots, jnp.int32), jnp.zeros((), jnp.int32))

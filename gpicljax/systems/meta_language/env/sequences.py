@@ -32,7 +32,7 @@ def _total(values: jax.Array) -> jax.Array:
 
 
 def _draw(weights: jax.Array, uniform: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Draws `int32[B]` in proportion to `weights: float[V, B]`, and tells their sums, float `[B]`.
+    """Draws `int32[B]` in proportion to `weights: float[V, B]`; returns also sums, float `[B]`.
 
     Args:
       weights: not negative.
@@ -50,7 +50,7 @@ def _draw(weights: jax.Array, uniform: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def _variance(logits: jax.Array, normalisation: Normalisation) -> jax.Array:
-    """Variance of each column of `float[V, B]`, whose mean is 0, or of all entries together."""
+    """Returns the variance of each column of `float[V, B]`, of mean 0, or of all together."""
     if normalisation == "joint":
         return jnp.var(logits)
     return _total(jnp.square(logits)) / len(logits)
@@ -66,14 +66,14 @@ def _tile_of_sequences(
 ) -> tuple[jax.Array, jax.Array | None]:
     """`sequences` of the languages of one tile."""
     num, slots, vocab_size, _ = tables.shape
-    each = keys.shape[1]
-    batch, dtype = num * each, tables.dtype
+    per_language = keys.shape[1]
+    batch, dtype = num * per_language, tables.dtype
     if normalisation == "row":
         tables = tables - tables.mean(-1, keepdims=True)
     rows = tables.reshape(num * slots * vocab_size, vocab_size)
     first = jnp.arange(num * slots, dtype=jnp.int32).reshape(num, slots) * vocab_size
-    first = jnp.repeat(first, each, axis=0).T  # [slots, batch]
-    scale = jnp.repeat(scale, each)
+    first = jnp.repeat(first, per_language, axis=0).T  # [slots, batch]
+    scale = jnp.repeat(scale, per_language)
     small = jnp.uint8 if vocab_size <= 256 else jnp.int32
 
     def step(context: jax.Array, uniform: jax.Array) -> tuple[jax.Array, tuple]:
@@ -96,20 +96,20 @@ def _tile_of_sequences(
     start = jnp.zeros((slots, batch), jnp.int32)
     _, (tokens, log_probs) = lax.scan(step, start, uniforms.T)
     tokens = jnp.pad(tokens, ((1, 0), (0, 0))).T.astype(jnp.int32)
-    tokens = tokens.reshape(num, each, length + 1)
+    tokens = tokens.reshape(num, per_language, length + 1)
     if log_probs is not None:
-        log_probs = log_probs.T.reshape(num, each, length)
+        log_probs = log_probs.T.reshape(num, per_language, length)
     return tokens, log_probs
 
 
-def tile_for(num: int, each: int, table_bytes: int) -> int:
-    """How many of `num` languages with `each` sequences are generated at a time.
+def tile_for(num: int, per_language: int, table_bytes: int) -> int:
+    """Returns how many of `num` languages are generated at a time.
 
     On a CPU as many as the cache holds, elsewhere all of them.
     """
     if jax.default_backend() != "cpu":
         return num
-    return max(1, min(num, TILE_SEQUENCES // each, TILE_BYTES // table_bytes))
+    return max(1, min(num, TILE_SEQUENCES // per_language, TILE_BYTES // table_bytes))
 
 
 def sequences(
@@ -117,12 +117,12 @@ def sequences(
     tables: jax.Array,
     scale: jax.Array,
     length: int,
-    each: int,
+    per_language: int,
     normalisation: Normalisation = "row",
     with_log_probs: bool = False,
     tile: int | None = None,
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Draws `each` sequences of each of N languages.
+    """Draws `per_language` sequences of each of N languages.
 
     Args:
       key: a typed key, or one for each language, `[N]`. Sequence j of language i depends on nothing
@@ -131,10 +131,10 @@ def sequences(
       tables: float `[N, slots, V, V]`, see `language.tables_of`.
       scale: float `[N]`.
       length: tokens to draw after the first, which is 0.
-      each: sequences of each language.
-      normalisation: whose variance the logits are divided by: each one's own, or that of all
+      per_language: sequences of each language.
+      normalisation: variance by which logits are divided: of each sequence, or of all
         sequences at this position together.
-      with_log_probs: whether to tell the tokens' log-probabilities.
+      with_log_probs: whether to return the tokens' log-probabilities.
       tile: languages at a time.
 
     Returns:
@@ -143,23 +143,24 @@ def sequences(
     num = tables.shape[0]
 
     def keys_of(language: jax.Array) -> jax.Array:
-        own = jax.random.fold_in(key, language) if key.ndim == 0 else key[language % num]
-        return jax.vmap(functools.partial(jax.random.fold_in, own))(jnp.arange(each))
+        language_key = jax.random.fold_in(key, language) if key.ndim == 0 else key[language % num]
+        fold = functools.partial(jax.random.fold_in, language_key)
+        return jax.vmap(fold)(jnp.arange(per_language))
 
-    def some(numbers: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    def draw_tile(numbers: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         some_keys = jax.vmap(keys_of)(numbers)
         # Where the languages do not fill the last tile, it holds the last language repeatedly.
-        which = jnp.minimum(numbers, num - 1)
-        arguments = some_keys, tables[which], scale[which]
+        indices = jnp.minimum(numbers, num - 1)
+        arguments = some_keys, tables[indices], scale[indices]
         return _tile_of_sequences(*arguments, length, normalisation, with_log_probs)
 
     if tile is None:
         tile = num
         if normalisation == "row":
-            tile = tile_for(num, each, tables.size * tables.dtype.itemsize // num)
+            tile = tile_for(num, per_language, tables.size * tables.dtype.itemsize // num)
     count = -(-num // tile)
     if count == 1:
-        return some(jnp.arange(num))
+        return draw_tile(jnp.arange(num))
     tile = -(-num // count)
-    drawn = lax.map(some, jnp.arange(count * tile).reshape(count, tile))
+    drawn = lax.map(draw_tile, jnp.arange(count * tile).reshape(count, tile))
     return jax.tree.map(lambda x: x.reshape(count * tile, *x.shape[2:])[:num], drawn)

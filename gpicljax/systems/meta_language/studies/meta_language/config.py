@@ -1,4 +1,4 @@
-"""What `meta_language.py` is told: its configuration and its presets."""
+"""Configuration and presets of the study `meta_language`."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class Config(TrainingConfig):
         text = self.text_dir
         check_config(text is None or text.is_dir(), "text_dir", str(text), "an existing folder")
         start = self.start_from
-        found = start is None or start.is_dir()
-        check_config(found, "start_from", str(start), "an existing folder")
+        exists = start is None or start.is_dir()
+        check_config(exists, "start_from", str(start), "an existing folder")
         check_config(self.train or start is not None, "train", False, "True, without start_from")
         several = self.demonstrations != 1
         check_config(several, "demonstrations", 1, "0, or 2 and more, for an interval")

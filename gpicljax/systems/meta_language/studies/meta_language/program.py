@@ -1,4 +1,4 @@
-"""How the study `meta_language` is built and run."""
+"""The program of the study `meta_language`."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def nats_by(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array
 
 
 def nats_without_memory(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array:
-    """As `nats_by`, of a model whose memory is wiped before every token."""
-    every = jnp.arange(VOCABULARY, dtype=jnp.int32)
-    logits, _ = network.unroll(params, None, every[None], None)
+    """Returns `nats_by` of a model with its memory cleared before every token."""
+    vocabulary = jnp.arange(VOCABULARY, dtype=jnp.int32)
+    logits, _ = network.unroll(params, None, vocabulary[None], None)
     nats = -jax.nn.log_softmax(logits[0].astype(jnp.float32))
     return nats[tokens[:, :-1], tokens[:, 1:]]
 
@@ -100,9 +100,9 @@ def measures_of(
     env: MetaLanguage,
     network: Network,
     windows: np.ndarray | None,
-    shown: Sequence[Demonstration],
+    demonstrations: Sequence[Demonstration],
 ) -> Measures:
-    """What is measured of every model: all seeds on the same sequences."""
+    """Returns the measures of every model: all seeds on the same sequences."""
 
     def languages(
         key: jax.Array,
@@ -110,15 +110,15 @@ def measures_of(
         cell: ArrayTree,
         low: jax.Array,
         high: jax.Array,
-        seen: jax.Array,
+        is_familiar: jax.Array,
     ) -> Languages:
-        """Languages of orders low .. high, of those trained on if `seen`."""
+        """Languages of orders low .. high, of those trained on if `is_familiar`."""
         del key, cell
         root = jax.random.fold_in(named_key(config.seed, "languages"), 16 * low + high)
         key, task_key = jax.random.split(root)
         task_keys = jax.random.split(task_key, config.evaluation_sequences)
         if config.tasks:
-            task_keys = jnp.where(seen, known_languages(config, task_keys), task_keys)
+            task_keys = jnp.where(is_familiar, known_languages(config, task_keys), task_keys)
         params_of = dataclasses.replace(env.default_params, min_order=low, max_order=high)
         tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params_of)
         tokens, log_probs = env.sample_sequences(
@@ -132,7 +132,7 @@ def measures_of(
         del key, cell
         return nats_by(network, params, windows)
 
-    def continued(
+    def continue_prompts(
         key: jax.Array, params: ArrayTree, cell: ArrayTree, prompts: jax.Array
     ) -> jax.Array:
         del key, cell
@@ -145,25 +145,25 @@ def measures_of(
     )
 
     def episode(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Episode:
-        """An unseen language, token by token; `aux` has what it says of each itself."""
+        """An unseen language, token by token; `aux` has its own predictions."""
         del cell
         agent = language_agent(network, env.action_space())
         played = record_episode(key, env, agent, params, max_steps=tokens, env_params=replayed)
         truth = jax.vmap(env.privileged, (0, None))(played.states, played.task)
         return played._replace(aux=truth)
 
-    def orders(low: int, high: int, seen: bool = False) -> Measure:
-        return Measure(languages, (np.int32(low), np.int32(high), seen))
+    def orders(low: int, high: int, is_familiar: bool = False) -> Measure:
+        return Measure(languages, (np.int32(low), np.int32(high), is_familiar))
 
     low, high = config.evaluation_orders
     kinds = {f"n = {order}": orders(order, order) for order in range(low, high + 1)}
     if config.tasks:
-        kinds["seen languages"] = orders(*config.orders, seen=True)
+        kinds["seen languages"] = orders(*config.orders, is_familiar=True)
         kinds["unseen languages"] = orders(*config.orders)
     return Measures(
         languages=kinds,
         text=None if windows is None else Measure(text, (windows,)),
-        continued={one.name: Measure(continued, (one.prompts,)) for one in shown},
+        continued={x.name: Measure(continue_prompts, (x.prompts,)) for x in demonstrations},
         episode=Measure(episode),
     )
 

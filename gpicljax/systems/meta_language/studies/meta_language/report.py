@@ -65,23 +65,24 @@ class Curves:
     floor: np.ndarray | None
 
     @classmethod
-    def of_each(
+    def of_models(
         cls,
         models: Iterable[np.ndarray],
         tokens: np.ndarray,
         vocabulary: int,
         floor: np.ndarray | None = None,
     ) -> list[Curves]:
-        """Every model's curve with the nulls on the same sequences, int `[N, T + 1]`."""
-        found, every = nulls(tokens, vocabulary), np.arange(len(tokens))
+        """Returns each model's curve with the nulls on the same sequences, int `[N, T + 1]`."""
+        baselines, rows = nulls(tokens, vocabulary), np.arange(len(tokens))
         last = end(tokens.shape[1] - 1)
-        order, rate = (chosen_elsewhere(x, last) for x in (found.ngrams, found.regressions))
-        counted = found.ngrams[0], found.ngrams[order, every], sorted({int(k) for k in order})
-        rest = found.regressions[rate, every], found.mixture, floor
+        ngrams, regressions = baselines.ngrams, baselines.regressions
+        order, rate = (chosen_elsewhere(x, last) for x in (ngrams, regressions))
+        counted = ngrams[0], ngrams[order, rows], sorted({int(k) for k in order})
+        rest = regressions[rate, rows], baselines.mixture, floor
         return [cls(np.asarray(nats, np.float64), *counted, *rest) for nats in models]
 
     def lines(self) -> dict[str, ICLCurve]:
-        """All curves by name, means over bins of positions."""
+        """Returns all curves by name, means over bins of positions."""
         named = {
             "model": self.model,
             "unigram": self.unigram,
@@ -96,7 +97,7 @@ class Curves:
 
 
 class Demonstration(NamedTuple):
-    """Contexts with mistakes, to be continued.
+    """Contexts with mistakes that models continue.
 
     Attributes:
       kind: of what they consist.
@@ -115,14 +116,14 @@ class Demonstration(NamedTuple):
         """Kind and length."""
         return f"{self.kind} after {self.prompts.shape[1]}"
 
-    def judged(self, continued: np.ndarray) -> np.ndarray:
+    def judge_all(self, continued: np.ndarray) -> np.ndarray:
         """Items and wrong ones after each context, `int[N, 2]`, of tokens int `[seeds, N, T]`."""
         texts = [[m.decode(t) for m, t in zip(self.maps, s, strict=True)] for s in continued]
-        return np.sum([[self.judge(text) for text in each] for each in texts], axis=0)
+        return np.sum([[self.judge(text) for text in seed_texts] for seed_texts in texts], axis=0)
 
 
 class Measures(NamedTuple):
-    """What is measured of every model; `RunResult.measured` has the results in the same places.
+    """Measures of every model; `RunResult.measured` has the results in the same places.
 
     Attributes:
       languages: by kind of language: `Languages`.
@@ -138,7 +139,7 @@ class Measures(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What the report needs to know besides measurements.
+    """Data of the report besides measurements.
 
     Attributes:
       env: the environment.
@@ -155,13 +156,13 @@ class Extras(NamedTuple):
 
 def languages(outcome: RunResult) -> list[dict[str, Curves]]:
     """Curves of every seed by kind of language."""
-    found: list[dict[str, Curves]] = [{} for _ in outcome.sound]
+    by_seed: list[dict[str, Curves]] = [{} for _ in outcome.sound]
     for name, measured in outcome.measured.languages.items():
         nats, vocabulary = outcome.seeds(measured.nats), outcome.program.more.vocabulary
-        each = Curves.of_each(nats, measured.tokens[0], vocabulary, measured.floor[0])
-        for curves, one in zip(found, each, strict=True):
-            curves[name] = one
-    return found
+        model_curves = Curves.of_models(nats, measured.tokens[0], vocabulary, measured.floor[0])
+        for curves, curve in zip(by_seed, model_curves, strict=True):
+            curves[name] = curve
+    return by_seed
 
 
 def texts(outcome: RunResult) -> list[Curves]:
@@ -170,7 +171,7 @@ def texts(outcome: RunResult) -> list[Curves]:
         return []
     (windows,) = outcome.program.measures.text.arguments
     nats = outcome.seeds(outcome.measured.text)
-    return Curves.of_each(nats, windows, outcome.program.more.vocabulary)
+    return Curves.of_models(nats, windows, outcome.program.more.vocabulary)
 
 
 def at(curve: np.ndarray, position: int) -> float:
@@ -197,14 +198,14 @@ def late(curve: np.ndarray) -> float:
 def difference(
     models: Sequence[np.ndarray], null: np.ndarray, part: slice
 ) -> tuple[float, float, float]:
-    """By how much models are worse than a null on the same sequences: mean, low and high.
+    """Returns the models' excess over a null on the same sequences: mean, low and high.
 
     The half-widths of two t-intervals of 95 % are added in squares: over sequences, of the mean
     over seeds; and, where there are several, over seeds.
     """
     paired = np.stack([(model - null)[:, part].mean(-1) for model in models])
     over = [mean_interval(paired.mean(0)), mean_interval(paired.mean(1))]
-    half = math.hypot(*(each.high - each.mean for each in over if each.count > 1))
+    half = math.hypot(*(interval.high - interval.mean for interval in over if interval.count > 1))
     return over[0].mean, over[0].mean - half, over[0].mean + half
 
 
@@ -214,7 +215,7 @@ def interval_in_words(bounds: tuple[float, float, float], digits: int = 3) -> st
     return f"{mean} [{low}, {high}]"
 
 
-def _said(interval: Interval) -> str:
+def _format_nats(interval: Interval) -> str:
     return f"{interval.mean:.3f}" + (f" ± {interval.std:.3f}" if interval.count > 1 else "")
 
 
@@ -226,7 +227,7 @@ def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
     for name, first in seeds[0].items():
         early = np.asarray([at(seed[name].model, 16) for seed in seeds])
         last = np.asarray([late(seed[name].model) for seed in seeds])
-        cells = [_said(mean_interval(x)) for x in (early, last, early - last)]
+        cells = [_format_nats(mean_interval(x)) for x in (early, last, early - last)]
         cells.append(f"{late(first.unigram):.3f}")
         cells.append(f"{late(first.ngram):.3f} ({', '.join(map(str, first.orders))})")
         cells += [f"{late(x):.3f}" for x in (first.regression, first.mixture)]
@@ -236,7 +237,7 @@ def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
 
 
 def differences(seeds: Sequence[Mapping[str, Curves]], name: str) -> dict[str, Any]:
-    """By how much the models are worse than each null, by the null and where in the context."""
+    """Returns the models' excess over each null, by null and place in the context."""
     models, first = [seed[name].model for seed in seeds], seeds[0][name]
     length = first.model.shape[1]
     return {
@@ -258,50 +259,48 @@ def difference_table(seeds: Sequence[Mapping[str, Curves]]) -> str:
 
 
 def wrong_share(judged: np.ndarray) -> np.ndarray:
-    """Wrong items after each context in per cent; all of them where there are none."""
+    """Returns wrong items after each context in per cent; 100 where there are no items."""
     items, wrong = judged.T
     return np.where(items > 0, 100 * wrong / np.maximum(items, 1), 100.0)
 
 
-def counted(one: Demonstration, length: int, vocabulary: int) -> tuple[np.ndarray, list[int]]:
+def ngram_errors(demo: Demonstration, length: int, vocabulary: int) -> tuple[np.ndarray, list[int]]:
     """Items and wrong ones of n-grams, `int[N, 2]`; and their orders.
 
     Each context has the order that makes the fewest mistakes after others of its kind.
     """
-    judged = np.stack(
-        [
-            one.judged(
-                continued_by_counting(one.prompts, length, order, vocabulary, TEMPERATURE)[None]
-            )
-            for order in range(ORDERS)
-        ]
-    )
-    shares = np.stack([wrong_share(each) for each in judged])
+
+    def errors(order: int) -> np.ndarray:
+        continued = continued_by_counting(demo.prompts, length, order, vocabulary, TEMPERATURE)
+        return demo.judge_all(continued[None])
+
+    judged = np.stack([errors(order) for order in range(ORDERS)])
+    shares = np.stack([wrong_share(counts) for counts in judged])
     orders = chosen_elsewhere(shares[..., None], slice(None))
     return judged[orders, np.arange(len(orders))], sorted({int(order) for order in orders})
 
 
 def demonstration_table(outcome: RunResult) -> str:
-    """Wrong items by length of the context, over all seeds that are sound; and a counting model's.
+    """Returns a table of wrong items by length of the context, of sound seeds and of n-grams.
 
     The difference is that of shares of the same contexts, with a t-interval over contexts.
     """
     head = ["demonstration", "context", "items", "wrong, %", "n-gram (tokens): items", "wrong, %"]
     head += ["difference, points", "example"]
     rows = []
-    for one in outcome.program.more.demonstrations:
-        continued = outcome.measured.continued[one.name][outcome.sound]
+    for demo in outcome.program.more.demonstrations:
+        continued = outcome.measured.continued[demo.name][outcome.sound]
         if not len(continued):
             continue
-        model = one.judged(continued)
-        null, orders = counted(one, continued.shape[2], outcome.program.more.vocabulary)
+        model = demo.judge_all(continued)
+        null, orders = ngram_errors(demo, continued.shape[2], outcome.program.more.vocabulary)
         apart = mean_interval(wrong_share(model) - wrong_share(null))
-        cells = [one.kind, f"{one.prompts.shape[1]}"]
+        cells = [demo.kind, f"{demo.prompts.shape[1]}"]
         for items, wrong in (model.sum(0), null.sum(0)):
             cells += [f"{items}", f"{100 * wrong / items:.0f}" if items else "-"]
         cells[4] += f" ({', '.join(map(str, orders))})"
         cells.append(interval_in_words((apart.mean, apart.low, apart.high), 0))
-        example = one.maps[0].decode(continued[0, 0])[:48].replace("\n", "/").replace("|", "/")
+        example = demo.maps[0].decode(continued[0, 0])[:48].replace("\n", "/").replace("|", "/")
         rows.append([*cells, f"`{example}`"])
     return markdown_table(head, rows)
 
@@ -310,14 +309,14 @@ def draw(
     outcome: RunResult, seeds: Sequence[Mapping[str, Curves]], of_text: Sequence[Curves]
 ) -> None:
     """Draws every figure, of the first seed where it is one seed's."""
-    run, what = outcome.run, f"{outcome.config.model.kind}, {outcome.parameters:,} parameters"
+    run, caption = outcome.run, f"{outcome.config.model.kind}, {outcome.parameters:,} parameters"
     if len(outcome.steps) > 1:
         loss = outcome.curve("nats")
         labels: dict[str, Any] = {"xlabel": "tokens per seed", "ylabel": "training loss, nats"}
-        figure = learning_curves(outcome.steps, loss, title=what, **labels)
+        figure = learning_curves(outcome.steps, loss, title=caption, **labels)
         save_figure(figure, run.figures / "training.png")
     lines = {name: curves.lines() for name, curves in seeds[0].items()}
-    by_order = {name: of["model"] for name, of in lines.items()}
+    by_order = {name: kind_lines["model"] for name, kind_lines in lines.items()}
     figures = {"by_order": ("Unseen languages", by_order)}
     chosen = "n = 3" if "n = 3" in lines else next(iter(lines))
     figures["beside_counting"] = f"Unseen languages, {chosen}", lines[chosen]
@@ -325,9 +324,10 @@ def draw(
         lines[TEXT] = of_text[0].lines()
         figures["text"] = "Natural text, letters mapped at random", lines[TEXT]
     for name, (title, curves) in figures.items():
-        save_figure(nats_figure(curves, f"{title}: {what}"), run.figures / f"{name}.png")
+        save_figure(nats_figure(curves, f"{title}: {caption}"), run.figures / f"{name}.png")
     plain = {
-        name: {line: to_plain(curve) for line, curve in of.items()} for name, of in lines.items()
+        name: {line: to_plain(curve) for line, curve in curves_by_line.items()}
+        for name, curves_by_line in lines.items()
     }
     write_atomically(run.path / CURVES, to_json_text(plain) + "\n")
 
@@ -365,22 +365,24 @@ def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
 
 
 def replay(outcome: RunResult) -> str:
-    """Writes the page of an unseen language, token by token; says so in words."""
-    whose, episode = outcome.first_sound(outcome.measured.episode)
+    """Writes the page of an unseen language, token by token; returns a sentence about it."""
+    chosen_seed, episode = outcome.first_sound(outcome.measured.episode)
     length = int(episode.length)
     came = episode.states.context[1 : length + 1, -1]
     chances = np.exp(episode.actions[:length])
     best = np.argsort(-chances, axis=-1)[:, :3]
-    said = [[f"{i} ({row[i]:.0%})" for i in few] for few, row in zip(best, chances, strict=True)]
+    predictions = [
+        [f"{i} ({row[i]:.0%})" for i in few] for few, row in zip(best, chances, strict=True)
+    ]
     attainable = episode.aux["log_probs"][np.arange(length), came]
     lost = np.cumsum(attainable - episode.rewards[:length])
     readings = {
-        "the model expects": [*(", ".join(few) for few in said), "\u2013"],
+        "the model expects": [*(", ".join(few) for few in predictions), "\u2013"],
         "reward of the true distribution": ["\u2013", *(f"{x:+.2f}" for x in attainable)],
         "lost so far, nats": [f"{x:.1f}" for x in np.append(0.0, lost)],
     }
-    env, actions = outcome.program.more.env, [few[0] for few in said]
-    return write_replay(outcome, env, episode, whose, actions=actions, readings=readings)
+    env, actions = outcome.program.more.env, [few[0] for few in predictions]
+    return write_replay(outcome, env, episode, chosen_seed, actions=actions, readings=readings)
 
 
 def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLRecord]:
@@ -423,7 +425,7 @@ def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLR
 
 
 def report(outcome: RunResult) -> Report:
-    """Draws the figures, and says what was found."""
+    """Draws the figures, and returns the report."""
     config, seeds, of_text = outcome.config, languages(outcome), texts(outcome)
     draw(outcome, seeds, of_text)
     first = seeds[0]

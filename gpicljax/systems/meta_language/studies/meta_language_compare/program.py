@@ -1,4 +1,4 @@
-"""How the study `meta_language_compare` is built and run."""
+"""The program of the study `meta_language_compare`."""
 
 from __future__ import annotations
 
@@ -61,22 +61,22 @@ def read(config: Comparison) -> tuple[list[StoredRun], list[Languages]]:
         if not run.records:
             raise ValueError(f"runs: {run.name} has no training to compare")
     curves = [read_curves(run.path) for run in runs]
-    common = [name for name in curves[0] if all(name in each for each in curves)]
+    common = [name for name in curves[0] if all(name in run for run in curves)]
     if not common:
         raise ValueError("runs: they were not measured on the same kinds of languages")
-    return runs, [{name: each[name] for name in common} for each in curves]
+    return runs, [{name: curve[name] for name in common} for curve in curves]
 
 
 def floors_agree(curves: Sequence[Languages], name: str) -> bool:
     """Whether the runs were measured on the very same sequences, which have the same floor."""
-    first, *others = (of[name].get("floor") for of in curves)
+    first, *rest = (languages[name].get("floor") for languages in curves)
     if first is None:
         return False
-    return all(o is not None and np.array_equal(o.mean, first.mean) for o in others)
+    return all(o is not None and np.array_equal(o.mean, first.mean) for o in rest)
 
 
 def table(runs: Sequence[StoredRun], curves: Sequence[Languages]) -> str:
-    """Each run's size, budget and nats over the last bin."""
+    """Returns a table of each run's size, budget and nats over the last bin."""
     kinds = list(curves[0])
     rows = []
     for run, languages in zip(runs, curves, strict=True):
@@ -93,7 +93,7 @@ def table(runs: Sequence[StoredRun], curves: Sequence[Languages]) -> str:
 
 
 def training_figure(runs: Sequence[StoredRun]) -> Figure:
-    """Training losses by tokens, the mean over the seeds of each run."""
+    """Returns the figure of training losses by tokens, means over each run's seeds."""
     tokens, nats = {}, {}
     for run in runs:
         name, count = run.path.name, len(run.records)

@@ -68,7 +68,7 @@ def greedy_condition(max_values: int) -> str:
 
 
 class Measures(NamedTuple):
-    """What is measured of every agent; `RunResult.measured` has the results in the same places.
+    """The measures of every agent; `RunResult.measured` has the results in the same places.
 
     Attributes:
       games: by condition: `Games`.
@@ -82,7 +82,7 @@ class Measures(NamedTuple):
 
 
 class Results:
-    """What a run measured, by cell and condition.
+    """The measurements of a run, by cell and condition.
 
     Attributes:
       outcome: of the run.
@@ -109,16 +109,16 @@ class Results:
         }
         self.rules: dict[Cell, dict[str, RuleAccuracy]] = {cell: {} for cell in self.cells}
         for name, games in self.decided.items():
-            found = accuracy_by_seed(games)
+            accuracies = accuracy_by_seed(games)
             for i, cell in enumerate(self.cells):
-                parts = found.query, found.support, found.new, found.minimal
+                parts = accuracies.query, accuracies.support, accuracies.new, accuracies.minimal
                 means = [float(np.mean(self.of_cell(part.by_game, i))) for part in parts]
                 self.rules[cell][name] = RuleAccuracy(*means)
         for cell, learnt in outcome.host_measured.items():
             self.rules[cell].update(learnt)
 
     def of_cell(self, values: ArrayTree, index: int) -> Any:
-        """What belongs to a cell of arrays `[seeds of all cells, ...]`."""
+        """Returns the part of arrays `[seeds of all cells, ...]` that belongs to a cell."""
         seeds = self.outcome.config.seeds
         return jax.tree.map(lambda x: np.asarray(x)[index * seeds : (index + 1) * seeds], values)
 
@@ -134,11 +134,14 @@ def cell_name(cell: Cell) -> str:
     return f"S = {cell[0]}, O = {cell[1]}"
 
 
-def probed(games: Games) -> dict[str, np.ndarray]:
-    """What is logged of the games of all seeds."""
-    each = accuracy_by_seed(games)
-    found = {"query_accuracy": each.query.by_game, "support_accuracy": each.support.by_game}
-    return {name: np.asarray(values) for name, values in found.items()}
+def probe_metrics(games: Games) -> dict[str, np.ndarray]:
+    """Returns the logged metrics of the games of all seeds."""
+    accuracies = accuracy_by_seed(games)
+    metrics = {
+        "query_accuracy": accuracies.query.by_game,
+        "support_accuracy": accuracies.support.by_game,
+    }
+    return {name: np.asarray(values) for name, values in metrics.items()}
 
 
 def condition_table(results: Results, index: int) -> str:
@@ -148,8 +151,8 @@ def condition_table(results: Results, index: int) -> str:
         cells = [mean_interval(results.measure(condition, m, index)).percent for m in MEASURES]
         seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, QUERY, index))
         rows.append(Row("R2D2", "learner", [*cells, seeds], condition))
-    for name, found in results.rules[results.cells[index]].items():
-        query, support, new, minimal = ("" if math.isnan(x) else f"{100 * x:.1f}" for x in found)
+    for name, shares in results.rules[results.cells[index]].items():
+        query, support, new, minimal = ("" if math.isnan(x) else f"{100 * x:.1f}" for x in shares)
         rows.append(Row(name, "rule", [query, new, minimal, "", support]))
     titles = [measure.title for measure in MEASURES]
     return results_table(["listener", *titles, "query, seed by seed"], rows)
@@ -174,21 +177,21 @@ def minimal_pair_table(results: Results, index: int) -> str:
 def paper_table(results: Results) -> str:
     """The paper's numbers beside ours, cell by cell (query accuracy by episode, %)."""
     config = results.outcome.config
-    table, where = dict(published.TABLE_3), "Table 3"
+    table, source = dict(published.TABLE_3), "Table 3"
     if config.game.max_values == 3:
-        of = config.network.memory.upper()
-        of = of if of in published.TABLE_2 else "LSTM"
-        table, where = {(1, 1): published.TABLE_2[of]}, f"Table 2, {of}"
+        memory = config.network.memory.upper()
+        memory = memory if memory in published.TABLE_2 else "LSTM"
+        table, source = {(1, 1): published.TABLE_2[memory]}, f"Table 2, {memory}"
     rows = []
     for index, cell in enumerate(results.cells):
-        theirs = table.get(cell)
-        printed = "" if theirs is None else f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
-        ours = [
+        paper = table.get(cell)
+        printed = "" if paper is None else f"{100 * paper.mean:.1f} ± {100 * paper.std:.1f}"
+        measured = [
             mean_interval(results.measure(condition, QUERY_BY_EPISODE, index)).percent
             for condition in ("behaviour (exploring actors)", GREEDY)
         ]
-        rows.append([cell_name(cell), printed, *ours])
-    head = ["cell", f"paper ({where})", "ours, behaviour", "ours, greedy"]
+        rows.append([cell_name(cell), printed, *measured])
+    head = ["cell", f"paper ({source})", "ours, behaviour", "ours, greedy"]
     return markdown_table(head, rows)
 
 
@@ -233,7 +236,9 @@ def context_curve(games: Games, sound: np.ndarray) -> tuple[ICLCurve, ICLProfile
 
 
 def play_one_episode(env: MetaRG, params: Params, seed: int) -> dict[str, np.ndarray]:
-    """What a rule-based speaker sees and says in one episode, game by game."""
+    """Plays one episode with the rule-based speaker; returns its stimuli and messages, game by
+    game.
+    """
 
     @jax.jit
     def begin(key: jax.Array) -> tuple[jax.Array, Any, Any]:
@@ -243,16 +248,16 @@ def play_one_episode(env: MetaRG, params: Params, seed: int) -> dict[str, np.nda
 
     @jax.jit
     def step(key: jax.Array, state: State, task: Task) -> tuple[Any, Any]:
-        seen = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
-        return seen, env.transition(key, state, np.int32(0), task).state
+        shown = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
+        return shown, env.transition(key, state, np.int32(0), task).state
 
     episode_key, task, state = begin(jax.random.key(seed))
     games: list[tuple[Any, Any, Any]] = []
     while len(games) < int(state.skeleton.num_games):
         first = int(state.round) == 0
-        seen, state = step(episode_key, state, task)
+        game, state = step(episode_key, state, task)
         if first:
-            games.append(jax.tree.map(np.asarray, seen))
+            games.append(jax.tree.map(np.asarray, game))
     stimuli, latents, messages = (np.stack(column) for column in zip(*games, strict=True))
     structure = {
         name: np.asarray(getattr(task, name)) for name in ("means", "sigmas", "num_values")
@@ -275,6 +280,9 @@ NULLS = (
 )
 """Rules that know no more than the agents do."""
 
+ORACLES = ("section oracle", "1-NN oracle")
+"""Rules that know the speaker's code; the first one only with continuous stimuli."""
+
 
 def icl_records(results: Results) -> list[ICLRecord]:
     """Accuracy by the games played before, beside the rules in the same games: `profile` reads it.
@@ -289,8 +297,8 @@ def icl_records(results: Results) -> list[ICLRecord]:
             continue
 
         def shares(played: Games, index: int = index, sound: np.ndarray = sound) -> np.ndarray:
-            own = results.of_cell(played, index)
-            return np.where(own.valid, own.correct, np.nan)[sound]
+            games_of_cell = results.of_cell(played, index)
+            return np.where(games_of_cell.valid, games_of_cell.correct, np.nan)[sound]
 
         agent = shares(games[GREEDY])
         length = int((np.isfinite(agent).mean((0, 1)) >= 0.1).sum())
@@ -298,7 +306,7 @@ def icl_records(results: Results) -> list[ICLRecord]:
             "agent": agent,
             "memory wiped": shares(games["memory cleared every game"]),
         }
-        oracles = {n: shares(g) for n, g in results.decided.items() if n.endswith("oracle")}
+        oracles = {n: shares(results.decided[n]) for n in ORACLES if n in results.decided}
         # In the support games one that knows where a value's section lies is far ahead.
         oracle = max(oracles, key=lambda name: np.nanmean(oracles[name]))
         curves["oracle"] = oracles[oracle]
@@ -340,10 +348,12 @@ def draw_learning(results: Results, title: str) -> None:
         "1-NN oracle": rules["1-NN oracle"].query,
     }
     accuracy = outcome.curve("query_accuracy")
-    lanes = {cell_name(cell): results.of_cell(accuracy, i) for i, cell in enumerate(results.cells)}
+    by_cell = {
+        cell_name(cell): results.of_cell(accuracy, i) for i, cell in enumerate(results.cells)
+    }
     figure = learning_curves(
         outcome.steps,
-        next(iter(lanes.values())) if len(lanes) == 1 else lanes,
+        next(iter(by_cell.values())) if len(by_cell) == 1 else by_cell,
         baselines=lines,
         xlabel="observations per seed",
         ylabel="query accuracy, greedy",
@@ -383,10 +393,10 @@ def draw_listeners(results: Results, title: str) -> None:
         names.append(f"R2D2, {condition}")
         intervals.append(mean_interval(seeds))
         samples.append(seeds)
-    for name, found in results.rules[results.cells[0]].items():
+    for name, accuracy in results.rules[results.cells[0]].items():
         names.append(name)
-        intervals.append(Interval(found.query, np.nan, np.nan, np.nan, 1))
-        samples.append(np.asarray([found.query]))
+        intervals.append(Interval(accuracy.query, np.nan, np.nan, np.nan, 1))
+        samples.append(np.asarray([accuracy.query]))
     figure = results_bars(
         names,
         [x.mean for x in intervals],
@@ -401,7 +411,7 @@ def draw_listeners(results: Results, title: str) -> None:
 
 
 def draw_episode(results: Results) -> None:
-    """What the rule-based speaker sees and says in one episode of the first cell."""
+    """Draws the stimuli and messages of one episode of the rule-based speaker in the first cell."""
     config, env = results.outcome.config, results.outcome.program.more
     figures = results.outcome.run.figures
     assert isinstance(env, MetaRG)
@@ -420,7 +430,7 @@ def draw_episode(results: Results) -> None:
 
 
 def report(outcome: RunResult) -> Report:
-    """Draws the figures, and says what was found."""
+    """Draws the figures and returns the summary."""
     results, config = Results(outcome), outcome.config
     profiles = draw(results)
     parts = [f"# {config.game.env}: R2D2 listeners, preset {config.preset}", ""]
@@ -432,9 +442,6 @@ def report(outcome: RunResult) -> Report:
             f"deviation [95 % t-interval] over {config.seeds} seed(s).",
             "",
             condition_table(results, index),
-            "",
-            "New targets: query games whose target no earlier query game had. Minimal pairs: query "
-            "games with a stimulus that is one value away from the target in one dimension.",
             "",
             minimal_pair_table(results, index),
             "",
@@ -448,9 +455,8 @@ def report(outcome: RunResult) -> Report:
         parts += [
             "## Beside the paper",
             "",
-            "Query accuracy in %, averaged over episodes. The paper's numbers probably come from "
-            "exploring actors; chance is 50, but rules that ignore the messages reach 71 to 83 on "
-            "the reference rules.",
+            "Query accuracy in %, averaged over episodes. The manual says how to read the tables: "
+            "Meta-Referential Games, what a score must be compared with.",
             "",
             paper_table(results),
             "",
@@ -474,7 +480,7 @@ def report(outcome: RunResult) -> Report:
             }
             for condition in results.accuracies
         }
-        | {"rules": {name: found._asdict() for name, found in results.rules[cell].items()}}
+        | {"rules": {name: accuracy._asdict() for name, accuracy in results.rules[cell].items()}}
         for index, cell in enumerate(results.cells)
     }
     extra = {

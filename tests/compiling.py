@@ -1,3 +1,3 @@
-"""How programs are compiled that run for longer than that takes, see `tests/conftest.py`."""
+"""Options of programs that run for longer than they compile, see `tests/conftest.py`."""
 
 OPTIMISED = {"xla_backend_optimization_level": 1}

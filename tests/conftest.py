@@ -85,7 +85,7 @@ MOST_MAPS = 30_000
 
 
 def pytest_collection_finish():
-    """What has been imported stays: it is not looked through any more."""
+    """Keeps the collector from looking through imported objects again."""
     gc.collect()
     gc.freeze()
 
@@ -110,7 +110,7 @@ def key():
 
 @pytest.fixture(scope="session")
 def child_environment(tmp_path_factory):
-    """What a child needs to find package and tests, and to compile each program only once."""
+    """The environment of a child that finds package and tests, and compiles programs only once."""
     cache = tmp_path_factory.mktemp("xla")
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(

@@ -70,19 +70,19 @@ def imports_of(name):
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             skipped |= {id(inner) for child in node.body for inner in ast.walk(child)}
-    found = set()
+    imports = set()
     for node in ast.walk(TREES[name]):
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name}: relative imports hide the floor they come from"
             base = node.module or ""
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
-                found.add(inner if inner in FILES else base)
-    return {module for module in found if module.split(".")[0] == "gpicljax"}
+                imports.add(inner if inner in FILES else base)
+    return {module for module in imports if module.split(".")[0] == "gpicljax"}
 
 
 def part_of(module):
@@ -105,8 +105,8 @@ def test_imports_go_down(name):
         if part_of(name) != "studies":
             assert module != "gpicljax", f"{name} imports the whole package"
         assert part_of(module) != "systems", f"{name} imports {module}: a system"
-        there = FLOOR_OF.get(part_of(module), 0)
-        assert there <= FLOOR_OF[part_of(name)], f"{name} imports {module}, from a higher floor"
+        floor = FLOOR_OF.get(part_of(module), 0)
+        assert floor <= FLOOR_OF[part_of(name)], f"{name} imports {module}, from a higher floor"
 
 
 def environment_of(module):
@@ -120,8 +120,8 @@ def environment_of(module):
 def test_only_an_environment_knows_itself(name):
     # The package `envs` exports them all.
     if name != "gpicljax.envs":
-        known = {environment_of(module) for module in imports_of(name)}
-        assert known <= {None, environment_of(name)}
+        environments = {environment_of(module) for module in imports_of(name)}
+        assert environments <= {None, environment_of(name)}
 
 
 @pytest.mark.parametrize("name", OF_SYSTEMS)
@@ -132,9 +132,9 @@ def test_systems_import_the_library_and_their_own_shelf_downwards(name):
         if part_of(module) != "systems":
             assert module != "gpicljax" or shelf == "studies", f"{name} imports the whole package"
             continue
-        _, _, other, there = module.split(".")[:4]
-        assert other == system, f"{name} imports {module}: another system"
-        assert SHELF.index(there) <= SHELF.index(shelf), f"{name} imports {module}: up the shelf"
+        _, _, other_system, source = module.split(".")[:4]
+        assert other_system == system, f"{name} imports {module}: another system"
+        assert SHELF.index(source) <= SHELF.index(shelf), f"{name} imports {module}: up the shelf"
 
 
 def test_every_system_has_the_shelf_and_nothing_else():
@@ -216,9 +216,9 @@ def test_doors_are_found(line):
 
 
 def test_no_module_changes_where_python_imports_from():
-    here = PACKAGE.parent
+    root = PACKAGE.parent
     for folder in ("gpicljax", "experiments", "benchmarks", "tests"):
-        for path in (here / folder).rglob("*.py"):
+        for path in (root / folder).rglob("*.py"):
             assert ("sys.path." + "insert") not in path.read_text(), path
 
 
@@ -331,7 +331,7 @@ def test_examples_in_docstrings(name, monkeypatch):
     assert result.attempted > 0
 
 
-def exported(name):
+def public_names(name):
     """The names in a module's `__all__`; None where there is none."""
     for node in TREES[name].body:
         if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -342,16 +342,16 @@ def exported(name):
 
 
 PACKAGES = [name for name, path in FILES.items() if path.name == "__init__.py"]
-PUBLIC = {name: names for name in FILES if (names := exported(name))}
+PUBLIC = {name: names for name in FILES if (names := public_names(name))}
 PAIRS = [(module, name) for module, names in PUBLIC.items() for name in names]
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_every_package_lists_its_public_names(name):
-    names = exported(name)
+    names = public_names(name)
     assert names is not None and names == sorted(set(names), key=names.index)
     package = importlib.import_module(name)
-    assert all(hasattr(package, each) for each in names)
+    assert all(hasattr(package, public_name) for public_name in names)
     parts = {part.rpartition(".")[2] for part in FILES if part.rpartition(".")[0] == name}
     assert not parts & set(names), "submodules are not public names"
 

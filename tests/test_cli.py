@@ -76,8 +76,8 @@ def test_play_and_serve_are_commands(capsys):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", ["environments FrozenLake-v1", "run", "--help", "runs list"])
 def test_output_that_is_closed_or_full_is_no_traceback(arguments):
-    for where, code in ((">&-", 0), ("> /dev/full", 1)):
-        command = f"'{sys.executable}' -m gpicljax {arguments} {where}"
+    for redirection, code in ((">&-", 0), ("> /dev/full", 1)):
+        command = f"'{sys.executable}' -m gpicljax {arguments} {redirection}"
         done = subprocess.run(command, shell=True, capture_output=True, text=True)
         assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
         assert done.stderr.count("\n") == code
@@ -91,5 +91,5 @@ def test_environments_are_a_short_table_and_details_have_an_id(capsys):
     for env_id in registered():
         assert any(line.startswith(f"  {env_id.rpartition('-')[0]}-v") for line in lines)
     assert cli.main(["environments", "CliffWalking-v1"]) == 0
-    said = capsys.readouterr().out
-    assert all(word in said for word in ("Observations: Discrete(n=48)", "Defaults: success_rate"))
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("Observations: Discrete(n=48)", "Defaults: success_rate"))

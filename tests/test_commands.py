@@ -51,7 +51,7 @@ def understood(results):
     return next(iter(results.values()))["greedy"]["mean"]
 
 
-def recalled(results):
+def second_shot_accuracy(results):
     return min(results["greedy"]["second shot"])
 
 
@@ -73,7 +73,7 @@ OUTCOMES = {
     "python experiments/train_agent.py --env LunarLander-v3 --seeds 3": (mean_return, 200.0),
     f"{BANDIT}2 ": (over_thompson, -0.2),
     f"{BANDIT}3 ": (over_random, 0.5),
-    "python experiments/recall.py --stimulus ohe": (recalled, 0.95),
+    "python experiments/recall.py --stimulus ohe": (second_shot_accuracy, 0.95),
     "python experiments/recall.py --stimulus scs": (worth_of_memory, -0.05),
     "python experiments/meta_rg_players.py --preset straight-through": (understood, 0.6),
     "python experiments/in_context_rl_train.py --family lakes --learner rl2": (
@@ -124,15 +124,15 @@ NOT_RUN = {
 }
 
 
-def listed(words):
-    """What is listed about a command: the longest beginning that fits."""
-    found = [start for start in [*OUTCOMES, *NOT_RUN] if words.startswith(start)]
-    return max(found, key=len, default=None)
+def prefix(words):
+    """The longest beginning of a command that is listed; None without one."""
+    beginnings = [start for start in [*OUTCOMES, *NOT_RUN] if words.startswith(start)]
+    return max(beginnings, key=len, default=None)
 
 
 def test_every_command_is_run_or_left_out_for_a_reason():
-    assert [words for words in EVERY if not DRY.search(words) and listed(words) is None] == []
-    used = {listed(words) for words in EVERY}
+    assert [words for words in EVERY if not DRY.search(words) and prefix(words) is None] == []
+    used = {prefix(words) for words in EVERY}
     assert [start for start in [*OUTCOMES, *NOT_RUN] if start not in used] == []
 
 
@@ -144,7 +144,7 @@ def run(words, folder):
     return done.stdout
 
 
-RUN = [words for words in EVERY if not DRY.search(words) and listed(words) in OUTCOMES]
+RUN = [words for words in EVERY if not DRY.search(words) and prefix(words) in OUTCOMES]
 
 
 @pytest.mark.slow
@@ -152,12 +152,12 @@ RUN = [words for words in EVERY if not DRY.search(words) and listed(words) in OU
 def test_commands_come_out_as_the_page_says(words, tmp_path):
     run(words, tmp_path)
     (summary,) = tmp_path.glob("*/*/summary.json")
-    read, least = OUTCOMES[listed(words)]
+    read, least = OUTCOMES[prefix(words)]
     assert read(json.loads(summary.read_text())["results"]) >= least
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [words for words in EVERY if DRY.search(words)])
 def test_dry_runs_of_the_paper_s_sizes_say_what_they_take(words, tmp_path):
-    told = run(words, tmp_path)
-    assert "dry run of" in told and not [*tmp_path.iterdir()]
+    output = run(words, tmp_path)
+    assert "dry run of" in output and not [*tmp_path.iterdir()]

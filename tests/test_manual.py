@@ -31,13 +31,13 @@ def examples(text):
 
 @pytest.fixture
 def afterwards_as_before(monkeypatch, tmp_path):
-    """What examples register and write is gone when they are over."""
+    """Removes what examples register and write when they are over."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registration, "_FACTORIES", dict(registration._FACTORIES))
-    known = dict(algorithm.CATALOGUE)
+    catalogue = dict(algorithm.CATALOGUE)
     yield
     algorithm.CATALOGUE.clear()
-    algorithm.CATALOGUE.update(known)
+    algorithm.CATALOGUE.update(catalogue)
 
 
 def run_page(page, text, folder, monkeypatch):
@@ -56,12 +56,12 @@ def quick_part(page):
 
 def files_of(text):
     """The files that a page tells a reader to save, by name: blocks that begin with `# NAME.py`."""
-    found = {}
+    files = {}
     blocks = re.findall(r"^```py(?:thon)?(?: no-run)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     for block in blocks:
         if name := re.match(r"# (\w+\.py)(?:, continued)?\n", block):
-            found[name[1]] = found.get(name[1], "") + block
-    return found
+            files[name[1]] = files.get(name[1], "") + block
+    return files
 
 
 SAVED = [(page, name) for page in PAGES for name in files_of(page.read_text())]

@@ -32,8 +32,8 @@ def test_what_a_notebook_imports_is_there(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpicljax"):
                 names += [(node.module, alias.name) for alias in node.names]
     for module, name in names:
-        found = importlib.import_module(module)
-        assert hasattr(found, name) or importlib.import_module(f"{module}.{name}")
+        loaded_module = importlib.import_module(module)
+        assert hasattr(loaded_module, name) or importlib.import_module(f"{module}.{name}")
     assert names
 
 

@@ -11,8 +11,8 @@ from gpicljax import random
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (8,), (3, 3, 5)])
 def test_the_numbers_are_those_of_jax(shape, key):
     assert np.array_equal(random.bits(key, shape), jax.random.bits(key, shape))
-    ours = random.uniform(key, shape, jnp.float32, -1.0, 2.0)
-    assert np.array_equal(ours, jax.random.uniform(key, shape, jnp.float32, -1.0, 2.0))
+    numbers = random.uniform(key, shape, jnp.float32, -1.0, 2.0)
+    assert np.array_equal(numbers, jax.random.uniform(key, shape, jnp.float32, -1.0, 2.0))
 
 
 def test_integers_are_uniform_within_their_bounds(key):

@@ -1,4 +1,4 @@
-"""What is refused before anything is compiled, and in which words: one table for the Python layer.
+"""Refusals before anything is compiled, and their words: one table for the Python layer.
 
 Flags have theirs in `tests/experiments`, what is refused of each environment's params alone and by
 each adapter is in their own tests.
@@ -45,20 +45,20 @@ def life(env):
 def step(env, action, key=KEY, state=None, task=None):
     """A step that is traced only."""
 
-    def traced():
-        own = life(env)
-        there, here = own[0] if task is None else task, own[1] if state is None else state
-        return env.step(key, here, action, there)
+    def trace():
+        own_task, own_state = life(env)
+        start = own_state if state is None else state
+        return env.step(key, start, action, own_task if task is None else task)
 
-    return lambda: jax.eval_shape(traced)
+    return lambda: jax.eval_shape(trace)
 
 
 def batch_step(actions, env=BANDIT, vstate=None):
-    def traced():
+    def trace():
         batch = gpicljax.VectorEnv(env, 4, resets="fresh")
         return batch.step(batch.init(KEY)[0] if vstate is None else vstate, actions)
 
-    return lambda: jax.eval_shape(traced)
+    return lambda: jax.eval_shape(trace)
 
 
 def interop(name, *args, **options):
@@ -239,11 +239,11 @@ def test_actions_out_of_range_are_the_nearest_and_nan_is_in_the_reward(env):
     actions = [[-2.0], [-1e9], [2.0], [1e9], [NAN]] if box else [0, -1, 2, 99]
     move = jax.jit(jax.vmap(lambda action: env.step(KEY, state, action, task)))
     steps = move(jnp.asarray(actions))
-    each = [jax.tree.map(lambda x, i=i: np.asarray(x[i]), steps) for i in range(len(actions))]
+    moves = [jax.tree.map(lambda x, i=i: np.asarray(x[i]), steps) for i in range(len(actions))]
     for inside, outside in ((0, 1), (2, 3)):
-        jax.tree.map(np.testing.assert_array_equal, each[inside], each[outside])
-    assert np.isfinite([step.reward for step in each[:4]]).all()
-    assert not box or np.isnan(each[4].reward)
+        jax.tree.map(np.testing.assert_array_equal, moves[inside], moves[outside])
+    assert np.isfinite([step.reward for step in moves[:4]]).all()
+    assert not box or np.isnan(moves[4].reward)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,7 +263,7 @@ class Pond:
 
 
 @pytest.mark.parametrize(
-    ("field", "bad", "accepted"),
+    ("field", "bad", "requirement"),
     [
         ("size", 65, "an integer from 2 to 64"),
         ("depth", 0.0, "a finite number above 0 or None"),
@@ -275,8 +275,8 @@ class Pond:
         ("fish", "cod", "a tuple, each entry text"),
     ],
 )
-def test_annotations_say_what_fields_accept(field, bad, accepted):
+def test_annotations_say_what_fields_accept(field, bad, requirement):
     Pond(size=2, depth=3, water="salt", name="deep", sides=(2, 3), fish=("cod",), more=object())
     with pytest.raises(ValueError) as refused:
         Pond(**{field: bad})
-    assert str(refused.value).endswith(f"; accepted: {accepted}")
+    assert str(refused.value).endswith(f"; accepted: {requirement}")

@@ -57,7 +57,7 @@ def test_a_cell_of_a_notebook_that_is_run_again_replaces_what_it_registered(monk
     first = names["Chain"]
     with pytest.warns(UserWarning, match="is registered anew") as warned:
         exec(CELL, names)
-    assert [str(each.message).split()[0] for each in warned] == ["Chain-v0", "stay"]
+    assert [str(warning.message).split()[0] for warning in warned] == ["Chain-v0", "stay"]
     assert names["Chain"] is not first and type(gpicljax.make("Chain-v0")) is names["Chain"]
     with pytest.raises(ValueError, match="Chain-v0"):
         gpicljax.register("Chain-v0", FrozenLake)
@@ -108,7 +108,7 @@ def test_entry_points_of_installed_packages(own_package, monkeypatch):
     entry = importlib.metadata.EntryPoint(
         "Mere-v0", "gpicljax.envs.frozen_lake:FrozenLake", "gpicljax.environments"
     )
-    found = {"gpicljax.environments": [entry]}
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found[group])
+    entries = {"gpicljax.environments": [entry]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries[group])
     registration._enter_installed.cache_clear()
     assert gpicljax.make("Mere-v0") == FrozenLake() and "Mere-v0" in gpicljax.registered()

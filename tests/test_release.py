@@ -1,4 +1,4 @@
-"""What is published: one version everywhere, and a wheel that works in an empty folder."""
+"""One version is published everywhere, and a wheel that works in an empty folder."""
 
 import os
 import re
@@ -66,9 +66,9 @@ def test_the_source_distribution_has_what_the_wheel_is_made_from(built):
     with tarfile.open(path) as archive:
         files = {member.name.partition("/")[2] for member in archive if member.isfile()}
     assert sources() <= files
-    beside = {name for name in files - sources() if ".egg-info/" not in name}
+    other_files = {name for name in files - sources() if ".egg-info/" not in name}
     pages = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md"}
-    assert beside == pages | {"MANIFEST.in", "PKG-INFO", "pyproject.toml", "setup.cfg"}
+    assert other_files == pages | {"MANIFEST.in", "PKG-INFO", "pyproject.toml", "setup.cfg"}
     assert path.stat().st_size < 10 * MEGABYTE
 
 
@@ -82,8 +82,8 @@ def test_pages_of_an_index_can_be_drawn(built):
 
 @pytest.mark.slow
 def test_the_installed_wheel_runs_a_study_in_an_empty_folder(built, tmp_path):
-    site, here = tmp_path / "site", tmp_path / "empty"
-    here.mkdir()
+    site, folder = tmp_path / "site", tmp_path / "empty"
+    folder.mkdir()
     # Its dependencies are those of this environment.
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site)]
     subprocess.run([sys.executable, *install, str(only(built, "*.whl"))], check=True)
@@ -92,7 +92,7 @@ def test_the_installed_wheel_runs_a_study_in_an_empty_folder(built, tmp_path):
     def python(*arguments):
         done = subprocess.run(
             [sys.executable, *arguments],
-            cwd=here,
+            cwd=folder,
             env=environment,
             capture_output=True,
             text=True,
@@ -106,7 +106,7 @@ def test_the_installed_wheel_runs_a_study_in_an_empty_folder(built, tmp_path):
     assert "MetaRG-v1" in python(command, "environments")
     flags = ["--preset", "quick", "--seeds", "1", "--observations", "6400", "--name", "tiny"]
     python(command, "run", "meta_rg", *flags)
-    run = here / "runs" / "meta_rg" / "tiny"
+    run = folder / "runs" / "meta_rg" / "tiny"
     assert (run / "summary.json").exists() and (run / "figures" / "episode.html").exists()
     assert "tiny" in python(command, "runs", "list")
     # Shipped models are found where the package is.

@@ -41,7 +41,7 @@ def test_value_semantics(space):
 
 
 @pytest.mark.parametrize(
-    ("space", "other"),
+    ("space", "value"),
     [
         (spaces.Discrete(3), 3),
         (spaces.Discrete(3), -1),
@@ -63,8 +63,8 @@ def test_value_semantics(space):
         (spaces.Dict.of(a=spaces.Discrete(2)), 1),
     ],
 )
-def test_others_are_not_members(space, other):
-    assert not space.contains(other)
+def test_others_are_not_members(space, value):
+    assert not space.contains(value)
 
 
 def test_discrete_samples_are_uniform(key):
@@ -109,8 +109,8 @@ def test_flatten_has_flat_size_and_keeps_batch_axes(space, key):
         batch = jax.vmap(jax.vmap(space.sample))(keys)
         return spaces.flatten(space, space.sample(key)), spaces.flatten(space, batch)
 
-    one, batch = jax.eval_shape(shapes, jax.random.split(key, (2, 3)))
-    assert one.shape == (spaces.flat_size(space),)
+    single, batch = jax.eval_shape(shapes, jax.random.split(key, (2, 3)))
+    assert single.shape == (spaces.flat_size(space),)
     assert batch.shape == (2, 3, spaces.flat_size(space))
 
 

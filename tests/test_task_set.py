@@ -13,10 +13,10 @@ def names(keys):
 
 def test_split_is_disjoint_and_complete(key):
     tasks = TaskSet.create(key, 10)
-    seen, unseen = tasks.split(7)
-    assert (len(tasks), len(seen), len(unseen)) == (10, 7, 3)
-    assert not names(seen.keys) & names(unseen.keys)
-    assert names(seen.keys) | names(unseen.keys) == names(tasks.keys)
+    seen_tasks, unseen_tasks = tasks.split(7)
+    assert (len(tasks), len(seen_tasks), len(unseen_tasks)) == (10, 7, 3)
+    assert not names(seen_tasks.keys) & names(unseen_tasks.keys)
+    assert names(seen_tasks.keys) | names(unseen_tasks.keys) == names(tasks.keys)
 
 
 def test_take(key):
@@ -29,14 +29,14 @@ def test_take(key):
 def test_sample_draws_every_task_alike(key):
     tasks = TaskSet.create(key, 5)
     drawn = jax.jit(jax.vmap(tasks.sample))(jax.random.split(jax.random.key(1), 2_000))
-    found, counts = np.unique(jax.random.key_data(drawn), axis=0, return_counts=True)
-    assert {tuple(row) for row in found.tolist()} == names(tasks.keys)
+    distinct_keys, counts = np.unique(jax.random.key_data(drawn), axis=0, return_counts=True)
+    assert {tuple(row) for row in distinct_keys.tolist()} == names(tasks.keys)
     assert np.abs(counts - 400).max() < 4 * 17.9  # binomial(2000, 1/5)
 
 
 def test_it_is_a_pytree(key):
-    seen, _ = TaskSet.create(key, 10).split(4)
-    assert jax.jit(lambda tasks: tasks)(seen).keys.shape == (4,)
+    seen_tasks, _ = TaskSet.create(key, 10).split(4)
+    assert jax.jit(lambda tasks: tasks)(seen_tasks).keys.shape == (4,)
 
 
 def test_bad_sizes(key):
@@ -53,7 +53,7 @@ def test_whether_tasks_vary(key):
     def vary(env, **params):
         drawn = jax.jit(jax.vmap(env.sample_task, (0, None)))
         keys = jax.random.split(key, 8)
-        return [bool(tasks_vary(drawn(keys, env.make_params(**each)))) for each in ({}, params)]
+        return [bool(tasks_vary(drawn(keys, env.make_params(**fields)))) for fields in ({}, params)]
 
     assert vary(lake, permute_actions=True) == [False, True]
     assert vary(bandit, low=0.5, high=0.5) == [True, False]

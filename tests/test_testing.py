@@ -17,14 +17,14 @@ from gpicljax.testing import check_environment, check_interface
 
 @struct.dataclass
 class Params:
-    """How far it is."""
+    """The place of the goal."""
 
     goal: jax.Array
 
 
 @struct.dataclass
 class State:
-    """Where it is."""
+    """The present place."""
 
     place: jax.Array
 
@@ -62,12 +62,12 @@ class Line(Environment):
         return Transition(State(place), reward, over, truncated, info)
 
     def observe(self, state, task):
-        seen = jnp.minimum(state.place, 9)
+        observation = jnp.minimum(state.place, 9)
         if self.fault == "outside":
-            seen = seen + 8
+            observation = observation + 8
         if self.fault == "shape":
-            return seen[None]
-        return seen.astype(jnp.uint8) if self.fault == "dtype" else seen
+            return observation[None]
+        return observation.astype(jnp.uint8) if self.fault == "dtype" else observation
 
     def observation_space(self, task=None):
         return spaces.Discrete(10)

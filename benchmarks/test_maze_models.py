@@ -15,7 +15,7 @@ import gpicljax
 from gpicljax.agents import autoencoder as training
 from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
-from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
 from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalModelSettings
 from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.contract import AgentInput
@@ -34,7 +34,7 @@ def setting(length=STEPS):
     params = env.make_params(num_commands=10_000, horizon=length + 1)
     eyes = autoencoder(AutoencoderSettings("patches", latent=64, width=64), (32, 32))
     settings = CausalModelSettings(masked=0.0, noisy=0.0)
-    network = causal_network(settings, standardised(eyes), env.action_space(), length)
+    network = causal_network(settings, standardise(eyes), env.action_space(), length)
     blank = AgentInput(
         jnp.zeros((1, 32, 32, 3), jnp.uint8), jnp.full(1, -1, jnp.int32), jnp.zeros(1)
     )
@@ -85,7 +85,7 @@ def rendering():
 
 def encoding():
     _, _, eyes, _, _, weights = setting()
-    prepare, given = causal_model.encoded(standardised(eyes), part=128), _sequences()
+    prepare, given = causal_model.encode_observations(standardise(eyes), part=128), _sequences()
 
     def encode(x, key):
         seen = given.inputs.observation + jax.random.bits(key, (), jnp.uint8)

@@ -1,4 +1,4 @@
-"""What agents over a network share: their memory, what they read, how they choose."""
+"""Memory, inputs and choice of actions of agents over a network."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class AgentCarry(NamedTuple):
 
 
 class Params(NamedTuple):
-    """What an agent acts with: its network's parameters, and how to scale observations."""
+    """The network's parameters, and the moments that scale observations."""
 
     network: Any
     scale: Moments | None
 
-    def scaled(self, observation: ArrayTree) -> Any:
-        """The observation `[..., *shape]` as the network reads it."""
+    def scale_observation(self, observation: ArrayTree) -> Any:
+        """Returns the observation `[..., *shape]` as the network reads it."""
         return observation if self.scale is None else normalise(self.scale, observation)
 
 
-def one_agents_actions(env: Environment) -> spaces.Space:
+def single_agent_actions(env: Environment) -> spaces.Space:
     """The space of actions of one agent of `env`.
 
     Raises:
@@ -60,7 +60,7 @@ def initial_memory(network: Network, space: spaces.Space, batch: int) -> AgentCa
 
 
 def agent_input(space: spaces.Space, carry: AgentCarry, timestep: TimeStep) -> AgentInput:
-    """What the network reads at a time step `[B]`; the last action of an old trial is forgotten."""
+    """Returns the network's inputs at a time step `[B]`, with no last action at a trial's start."""
     none = no_action(space, carry.last_action.shape[0])
     last_action = select(timestep.trial_start, none, carry.last_action)
     return AgentInput(timestep.observation, last_action, timestep.reward)
@@ -90,10 +90,10 @@ def network_agent(network: Network, space: spaces.Space, choose: Choose) -> Agen
     """An agent over a network, which remembers the network's carry and the last action.
 
     Args:
-      network: its outputs are what `choose` reads.
-      space: of the actions that the network is told.
+      network: its outputs are read by `choose`.
+      space: of the network's last action.
       choose: from typed keys `[B]`, the network's inputs and its outputs to the action, the agent's
-        `aux`, and the action that the network is told at the next step.
+        `aux`, and the network's last action at the next step.
 
     Returns:
       The agent over the network's parameters; see `over_params` for one that scales observations.
@@ -161,27 +161,27 @@ def q_agent(
       >>> agent.initial_carry(2).last_action.shape
       (2,)
     """
-    one = choices(actions)
-    space = one if num_agents is None else spaces.repeat(one, num_agents)
+    single = choices(actions)
+    space = single if num_agents is None else spaces.repeat(single, num_agents)
 
     def explore(
         key: jax.Array, action: jax.Array, legal: jax.Array, epsilon: jax.Array
     ) -> jax.Array:
         explore_key, choice_key = jax.random.split(key)
-        other = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf))
-        coins = jax.random.uniform(explore_key, action.shape[: action.ndim - len(one.shape)])
-        coins = coins.reshape(*coins.shape, *(1,) * len(one.shape))
-        return jnp.where(coins < epsilon, other.astype(jnp.int32), action)
+        alternative = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf))
+        coins = jax.random.uniform(explore_key, action.shape[: action.ndim - len(single.shape)])
+        coins = coins.reshape(*coins.shape, *(1,) * len(single.shape))
+        return jnp.where(coins < epsilon, alternative.astype(jnp.int32), action)
 
     def choose(keys: jax.Array, inputs: AgentInput, output: QOutput) -> tuple[jax.Array, Any, Any]:
-        legal = jnp.broadcast_to(legal_actions(inputs.observation, one), output.q_values.shape)
+        legal = jnp.broadcast_to(legal_actions(inputs.observation, single), output.q_values.shape)
         best = action = greedy(output.q_values, legal)
         if not (isinstance(epsilons, float) and epsilons == 0):
             batch = keys.shape[0]
             rates = epsilons(batch) if callable(epsilons) else epsilons
             action = jax.vmap(explore)(keys, best, legal, jnp.broadcast_to(rates, batch))
-        done = jnp.concatenate([action, best], axis=-1) if announce else action
-        return done, {"q_values": output.q_values, **output.predictions}, action
+        announced = jnp.concatenate([action, best], axis=-1) if announce else action
+        return announced, {"q_values": output.q_values, **output.predictions}, action
 
     return network_agent(network, space, choose)
 
@@ -209,9 +209,9 @@ def box_agent(
         sample = choose(choice_key, outputs)
         if uniform is False:
             return sample
-        other = jax.random.uniform(uniform_key, sample.shape, sample.dtype, -1, 1)
+        uniform_draw = jax.random.uniform(uniform_key, sample.shape, sample.dtype, -1, 1)
         chance = jax.random.uniform(jax.random.fold_in(uniform_key, 1), (), sample.dtype)
-        return jnp.where(chance < uniform, other, sample)
+        return jnp.where(chance < uniform, uniform_draw, sample)
 
     def choose_all(keys: jax.Array, inputs: AgentInput, outputs: ArrayTree) -> tuple[Any, Any, Any]:
         action = policy.to_action(jax.vmap(draw)(keys, outputs))
@@ -245,7 +245,7 @@ def random_agent(env: Environment) -> Agent:
 
 
 def optimal_agent() -> Agent:
-    """Draws from the actions that it is told are best: `timestep.privileged["optimal"]`.
+    """Returns an agent that draws from the best actions, `timestep.privileged["optimal"]`.
 
     On `wrappers.WithOptimalActions` it is the upper bound that scores are scaled by, and the
     teacher of a Decision-Pretrained Transformer (Lee et al., 2023).
@@ -296,9 +296,9 @@ def check_whole_trials(whole_trials: bool, vec: VectorEnv, steps: int) -> None:
         horizon = int(vec.env.horizon(vec.params))
         fits = vec.episodes_per_trial == 1 and vec.steps_per_trial is None and steps == horizon + 1
         accepted_values = f"True with the trials' {horizon} steps and 1 more, of one episode each"
-        given = f"True with {steps} steps"
+        setting = f"True with {steps} steps"
         if not fits:
-            raise ValueError(f"whole_trials: got {given}; accepted: {accepted_values}")
+            raise ValueError(f"whole_trials: got {setting}; accepted: {accepted_values}")
 
 
 def policy_agent(
@@ -343,8 +343,8 @@ def over_params(agent: Agent) -> Agent:
     def act(
         keys: jax.Array, params: Params, carry: ArrayTree, timestep: TimeStep
     ) -> tuple[Any, ...]:
-        seen = timestep._replace(observation=params.scaled(timestep.observation))
-        return agent.act(keys, params.network, carry, seen)
+        scaled = timestep._replace(observation=params.scale_observation(timestep.observation))
+        return agent.act(keys, params.network, carry, scaled)
 
     return Agent(agent.initial_carry, act)
 
@@ -376,25 +376,25 @@ def within_trial(agent: Agent) -> Agent:
     def act(
         keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep
     ) -> tuple[Any, Any, Any]:
-        seen, first = timestep.observation, timestep.trial_start
-        no = jnp.zeros_like(first)
-        over = (seen["terminated"] | seen["truncated"]) & ~first
+        observation, first = timestep.observation, timestep.trial_start
+        false = jnp.zeros_like(first)
+        over = (observation["terminated"] | observation["truncated"]) & ~first
         end = timestep._replace(
-            observation=seen["reached"],
-            terminated=seen["terminated"],
-            truncated=seen["truncated"],
-            episode_start=no,
-            trial_start=no,
+            observation=observation["reached"],
+            terminated=observation["terminated"],
+            truncated=observation["truncated"],
+            episode_start=false,
+            trial_start=false,
         )
         end_keys, keys = jax.vmap(lambda key: jax.random.split(key, 2), out_axes=1)(keys)
         carry = select(over, agent.act(end_keys, params, carry, end)[2], carry)
-        now = timestep._replace(
-            observation=seen["now"],
+        current = timestep._replace(
+            observation=observation["now"],
             reward=jnp.where(over, 0, timestep.reward),
-            terminated=no,
-            truncated=no,
+            terminated=false,
+            truncated=false,
             episode_start=first | over,
         )
-        return agent.act(keys, params, carry, now)
+        return agent.act(keys, params, carry, current)
 
     return Agent(agent.initial_carry, act)

@@ -1,4 +1,4 @@
-"""What an algorithm is, and the open catalogue of all of them; `catalogue` has the entries."""
+"""Algorithms, and the open catalogue of all of them; `catalogue` has the entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check, unknown
+from gpicljax.checks import check, unknown_choice
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
 from gpicljax.registration import import_module, same_origin
@@ -39,7 +39,7 @@ class NoSettings:
 
 
 class Acting(NamedTuple):
-    """What is left of a trained agent: how it acts, and what its parameters look like.
+    """A trained agent: its policy, and the shapes of its parameters.
 
     Attributes:
       agent: greedy.
@@ -57,7 +57,7 @@ class Algorithm:
     Attributes:
       name: as users write it.
       make: `(config, vec, network) -> Trainer`.
-      fits: says why a pair of spaces (of one agent's observations and actions) does not fit, or
+      fits: returns why a pair of spaces (of one agent's observations and actions) does not fit, or
         None.
       config: the type of its static sizes and switches.
       hparams: the type of its hyper-parameters.
@@ -90,7 +90,7 @@ class Algorithm:
     def refusal(
         self, observation_space: Space, action_space: Space, num_agents: int | None
     ) -> str | None:
-        """Why an environment does not fit, in words; None if it does.
+        """Returns in words why an environment does not fit; None if it does.
 
         Example:
           >>> from gpicljax import spaces
@@ -154,11 +154,11 @@ def greedy_agent(
         leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
         return {jax.tree_util.keystr(path): tuple(jnp.shape(leaf)) for path, leaf in leaves}
 
-    given, wanted = shapes(params), shapes(expected)
-    for leaf in wanted | given:
-        accepted = f"{wanted.get(leaf, 'nothing')}, what {name} on {env.name} has"
-        same = given.get(leaf) == wanted.get(leaf)
-        check(same, f"params{leaf}", given.get(leaf, "nothing"), accepted)
+    shapes_found, shapes_expected = shapes(params), shapes(expected)
+    for leaf in shapes_expected | shapes_found:
+        accepted_values = f"{shapes_expected.get(leaf, 'nothing')}, what {name} on {env.name} has"
+        same = shapes_found.get(leaf) == shapes_expected.get(leaf)
+        check(same, f"params{leaf}", shapes_found.get(leaf, "nothing"), accepted_values)
     return agent
 
 
@@ -195,8 +195,9 @@ def register_algorithm(algorithm: Algorithm) -> Algorithm:
     """
     before = CATALOGUE.get(algorithm.name, algorithm)
     if before != algorithm:
-        again = before.make is not algorithm.make and same_origin(before.make, algorithm.make)
-        check(again, "algorithm", algorithm.name, "a name that is not taken")
+        make = algorithm.make
+        replaces = before.make is not make and same_origin(before.make, make)
+        check(replaces, "algorithm", algorithm.name, "a name that is not taken")
         warnings.warn(f"{algorithm.name} is registered anew and replaces what was there", None, 2)
     CATALOGUE[algorithm.name] = algorithm
     return algorithm
@@ -234,8 +235,8 @@ def algorithm_from_agent(
             del hparams, env_params
             return Untrained((), key, jnp.zeros((), jnp.int32))
 
-        made = agent(config, vec.env)
-        return Trainer(init, lambda state: (state, {}), lambda greedy=False: made, 0)
+        built = agent(config, vec.env)
+        return Trainer(init, lambda state: (state, {}), lambda greedy=False: built, 0)
 
     # The place of its source decides whether an algorithm is registered again or another one.
     make.__module__ = getattr(agent, "__module__", make.__module__)
@@ -294,23 +295,23 @@ def get_algorithm(name: str) -> Algorithm:
       ValueError: algorithm: got 'thomson' (did you mean 'thompson'?); accepted: ppo, ...
     """
     module, _, name = name.rpartition(":")
-    installed = _installed()
+    installed = _entry_points()
     if module:
         import_module(module, "algorithm", f"{module}:{name}")
     elif name not in CATALOGUE and name in installed:
         import_module(installed[name], "algorithm", name)
     if name not in CATALOGUE:
-        raise ValueError(unknown("algorithm", name, [*CATALOGUE, *installed]))
+        raise ValueError(unknown_choice("algorithm", name, [*CATALOGUE, *installed]))
     return CATALOGUE[name]
 
 
 @functools.cache
-def _installed() -> dict[str, str]:
-    """The modules of the algorithms that installed packages name, by the algorithms' names."""
+def _entry_points() -> dict[str, str]:
+    """Returns the modules of algorithms that installed packages name, by algorithm."""
     group = importlib.metadata.entry_points(group="gpicljax.algorithms")
     return {entry.name: entry.value for entry in group}
 
 
 def is_known(name: str) -> bool:
     """Whether `get_algorithm(name)` imports nothing but what is installed as an algorithm."""
-    return name in CATALOGUE or name in _installed()
+    return name in CATALOGUE or name in _entry_points()

@@ -59,7 +59,7 @@ class Schedules:
             check(fits, name, values, f"{count} numbers >= 0, as many as updates")
 
     def after(self, updates: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Lambda and sigma after so many updates, float `[]` each."""
+        """Returns lambda and sigma after a number of updates, float `[]` each."""
         at = jnp.asarray(updates, default_float())
         bends = jnp.asarray(self.updates, at.dtype)
 
@@ -70,7 +70,7 @@ class Schedules:
 
 
 class Data(NamedTuple):
-    """What is in force in an update.
+    """Data and coefficients of an update.
 
     Attributes:
       source: what the pictures are drawn from.
@@ -84,7 +84,7 @@ class Data(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What the network reads.
+    """Inputs of the network.
 
     Attributes:
       images: `uint8[T, B, H, W, 3]`.
@@ -151,8 +151,8 @@ def divergence(mean: jax.Array, log_variance: jax.Array) -> jax.Array:
 
     Source: Kingma & Welling (2014), appendix B.
     """
-    each = jnp.square(mean) + jnp.exp(log_variance) - 1 - log_variance
-    return each.sum(-1) / 2
+    terms = jnp.square(mean) + jnp.exp(log_variance) - 1 - log_variance
+    return terms.sum(-1) / 2
 
 
 def make(

@@ -31,7 +31,7 @@ Number = jax.Array | float
 
 @struct.dataclass
 class Pulls:
-    """What a trial has shown of its arms.
+    """Statistics of a trial's pulls.
 
     Attributes:
       counts: `int32[B, K]`, pulls of each arm, up to 2**31 - 1.
@@ -47,7 +47,7 @@ class Pulls:
 
     @property
     def means(self) -> jax.Array:
-        """Mean payment of each arm, float `[B, K]`; 0 if it was never pulled."""
+        """The mean payment of each arm, float `[B, K]`; 0 without a pull."""
         return self.sums / jnp.maximum(self.counts, 1)
 
 
@@ -107,8 +107,8 @@ def arm_puller(
     Raises:
       ValueError: if the space is not discrete.
     """
-    accepted = f"Discrete: {name} chooses from arms"
-    check(isinstance(space, spaces.Discrete), "space", space, accepted)
+    accepted_values = f"Discrete: {name} chooses from arms"
+    check(isinstance(space, spaces.Discrete), "space", space, accepted_values)
     num_arms: int = space.n  # type: ignore[attr-defined]
 
     def pull(key: jax.Array, pulls: Pulls, legal: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -233,23 +233,23 @@ def thompson_gaussian(
     """
     least = {"variance": (variance, 0), "noise": (noise, 0), "noise_shape": (noise_shape, 1)}
     for field, (value, bound) in least.items():
-        given = isinstance(value, int | float)
-        check(not given or value > bound, field, value, f"a number above {bound}")  # type: ignore[operator]
+        is_number = isinstance(value, int | float)
+        check(not is_number or value > bound, field, value, f"a number above {bound}")  # type: ignore[operator]
 
     def draw(key: jax.Array, pulls: Pulls) -> jax.Array:
         noise_key, mean_key = jax.random.split(key)
         # In payments: how much the prior knows of an arm's average.
         weight = noise**2 / variance
-        known = weight + pulls.counts
-        expected = (weight * mean + pulls.sums) / known
+        precision = weight + pulls.counts
+        expected = (weight * mean + pulls.sums) / precision
         spread = noise**2
         if noise_shape is not None:
             shape = noise_shape + pulls.counts / 2
-            surprise = weight * pulls.counts / known * (pulls.means - mean) ** 2
+            surprise = weight * pulls.counts / precision * (pulls.means - mean) ** 2
             scale = (noise_shape - 1) * noise**2 + (pulls.deviations + surprise) / 2
             spread = scale / jax.random.gamma(noise_key, shape)
         normal = jax.random.normal(mean_key, pulls.sums.shape, pulls.sums.dtype)
-        return expected + jnp.sqrt(spread / known) * normal
+        return expected + jnp.sqrt(spread / precision) * normal
 
     return arm_puller(space, draw, "thompson_gaussian")
 
@@ -259,7 +259,7 @@ def thompson_gaussian(
 
 @struct.dataclass
 class LinearPulls:
-    """What a trial has shown of arms whose payments are linear in a context of D numbers.
+    """Statistics of a trial's pulls of arms with payments linear in a context of D numbers.
 
     Attributes:
       inverse: float `[B, K, D, D]`, of the ridge times the identity plus the contexts' products.

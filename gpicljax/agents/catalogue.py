@@ -47,7 +47,7 @@ from gpicljax.checks import Count, Natural, Rate, Size, check, check_fields, ref
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
-from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
 from gpicljax.networks.causal_model import CausalModelSettings
 from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.continuation import Continuation
@@ -135,13 +135,13 @@ class RecurrentSettings(MemorySettings):
         if self.memory not in _SYMBOLIC:
             core = self.make(observations, actions)
             return as_network(RecurrentActorCritic(observations, actions, self.sizes, *core))
-        both = observations, actions
-        if not all(isinstance(space, spaces.Discrete) for space in both):
-            given = f"{self.memory}, for {observations} and {actions}"
-            raise ValueError(refusal("memory", given, "Discrete for both"))
-        symbols, choices = (space.n for space in both if isinstance(space, spaces.Discrete))
-        known = self.silence is None or 0 <= self.silence < symbols
-        check(known, "silence", self.silence, f"None, or a symbol below {symbols}")
+        space_pair = observations, actions
+        if not all(isinstance(space, spaces.Discrete) for space in space_pair):
+            case = f"{self.memory}, for {observations} and {actions}"
+            raise ValueError(refusal("memory", case, "Discrete for both"))
+        symbols, choices = (space.n for space in space_pair if isinstance(space, spaces.Discrete))
+        is_symbol = self.silence is None or 0 <= self.silence < symbols
+        check(is_symbol, "silence", self.silence, f"None, or a symbol below {symbols}")
         sizes: dict[str, Any] = {
             "context": self.context,
             "silence": self.silence,
@@ -152,8 +152,8 @@ class RecurrentSettings(MemorySettings):
         }
         if self.memory == "continuations":
             return as_network(Continuation(symbols, choices, following=self.following, **sizes))
-        given = f"{symbols} symbols and {choices} actions"
-        check(symbols == choices, "memory", f"pointers, for {given}", "as many of both")
+        case = f"{symbols} symbols and {choices} actions"
+        check(symbols == choices, "memory", f"pointers, for {case}", "as many of both")
         return as_network(Pointer(symbols, choices, **sizes))
 
 
@@ -324,9 +324,9 @@ def _discrete(observation_space: Space, action_space: Space) -> str | None:
 
 
 def _tabular(observation_space: Space, action_space: Space) -> str | None:
-    for what, space in (("observations", observation_space), ("actions", action_space)):
+    for kind, space in (("observations", observation_space), ("actions", action_space)):
         if not isinstance(space, spaces.Discrete):
-            return f"discrete {what} are needed, not {space}"
+            return f"discrete {kind} are needed, not {space}"
     return None
 
 
@@ -342,7 +342,7 @@ def _is_continuous(space: Space) -> bool:
     return isinstance(space, spaces.Box) and jnp.issubdtype(space.jax_dtype, jnp.floating)
 
 
-def _bounded(observation_space: Space, action_space: Space) -> str | None:
+def _need_bounds(observation_space: Space, action_space: Space) -> str | None:
     if not _is_continuous(action_space):
         return f"continuous actions are needed, not {action_space}"
     assert isinstance(action_space, spaces.Box)
@@ -392,10 +392,10 @@ def _ppo(config: ppo.PPOConfig, vec: VectorEnv, network: ActorCriticSettings | N
 def _recurrent_ppo(
     config: ppo.PPOConfig, vec: VectorEnv, network: RecurrentSettings | Network
 ) -> Trainer:
-    return ppo.make(config, vec, _recurrent(network, vec))
+    return ppo.make(config, vec, _recurrent_network(network, vec))
 
 
-def _recurrent(network: RecurrentSettings | Network, vec: VectorEnv) -> Network:
+def _recurrent_network(network: RecurrentSettings | Network, vec: VectorEnv) -> Network:
     return network if isinstance(network, Network) else network.network(*_spaces(vec.env))
 
 
@@ -411,7 +411,7 @@ def _r2d2(
     network: RecurrentQSettings | Network,
     auxiliaries: tuple[r2d2.Auxiliary, ...] = (),
 ) -> Trainer:
-    """As many actors as instances, whatever the configuration says."""
+    """Builds R2D2 with as many actors as instances, whatever the configuration says."""
     config = dataclasses.replace(config, num_envs=vec.num_envs)
     if isinstance(network, RecurrentQSettings):
         network.check_carries(config.carries)
@@ -423,7 +423,7 @@ def _cloning(
     config: TeacherCloningConfig, vec: VectorEnv, network: RecurrentSettings | Network
 ) -> Trainer:
     rule = _rule(config.teacher, vec)
-    return cloning.make(config, vec, _recurrent(network, vec), rule)
+    return cloning.make(config, vec, _recurrent_network(network, vec), rule)
 
 
 def _rule(name: str, vec: VectorEnv) -> Agent:
@@ -439,7 +439,7 @@ def _causal_model(
 ) -> Trainer:
     observations, actions = _spaces(vec.env)
     height, width, _ = observations.shape  # type: ignore[attr-defined]
-    pictures = standardised(autoencoder(network.autoencoder, (height, width)))
+    pictures = standardise(autoencoder(network.autoencoder, (height, width)))
     model = causal_network(network, pictures, actions, config.capacity or config.length)
     policy, rule = network.policy(actions), _rule(config.teacher, vec)
     return causal_model.make(config, vec, model, policy, rule, network.rewards)
@@ -524,7 +524,7 @@ for _entry in (
         Algorithm(
             name,
             make,
-            _bounded,
+            _need_bounds,
             config,
             hparams,
             OffPolicyNetworkSettings,

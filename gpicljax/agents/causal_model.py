@@ -1,9 +1,9 @@
-"""Causal models: an agent that imitates, and expects what it will see, from one sequence model.
+"""Causal models: one sequence model imitates a teacher and predicts the next observation.
 
-What they learn from are sequences of what was seen and done, with what a teacher would have done;
-`losses` are the paper's. The agent acts by the policy's head, one step of the cache per decision.
-`imagined_agent` is an agent that sees only what the model expects to see, while the environments
-go on with its actions: comparing both is how a world model is evaluated.
+They learn from sequences of observations and actions, labelled with a teacher's actions; `losses`
+are the paper's. The agent acts by the policy's head, one step of the cache per decision.
+`imagined_agent` reads the model's predictions instead of observations, while the environments run
+on with its actions: the comparison of both evaluates the world model.
 
 Source: section 3.2 of the GPICL paper.
 """
@@ -35,7 +35,7 @@ from gpicljax.vector import VectorEnv
 
 
 class Targets(NamedTuple):
-    """What a causal model is to say; leaves `[T, B, ...]`.
+    """Targets of a causal model's outputs; leaves `[T, B, ...]`.
 
     Attributes:
       label: the teacher's action.
@@ -48,8 +48,8 @@ class Targets(NamedTuple):
     picture: jax.Array | None = None
 
 
-def encoded(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepare:
-    """Sequences with latents for inputs: pictures are encoded once, for all models and all terms.
+def encode_observations(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepare:
+    """Returns a function that replaces pictures by latents: all models and terms share them.
 
     Args:
       autoencoder: frozen; its parameters are those of the models.
@@ -60,10 +60,10 @@ def encoded(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepa
     """
 
     def prepare(params: Variables, sequences: Sequences) -> Sequences:
-        seen = sequences.inputs.observation
-        latents, _ = encode_in_parts(autoencoder, params[AUTOENCODER], seen, part)
+        pictures = sequences.inputs.observation
+        latents, _ = encode_in_parts(autoencoder, params[AUTOENCODER], pictures, part)
         inputs = sequences.inputs._replace(observation=latents)
-        return Sequences(inputs, sequences.starts, sequences.targets._replace(picture=seen))
+        return Sequences(inputs, sequences.starts, sequences.targets._replace(picture=pictures))
 
     return prepare
 
@@ -98,26 +98,27 @@ def imitation_loss(
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
         sample = policy.to_sample(sequences.targets.label)
-        said: Any = policy.distribution(outputs.policy, None)
-        return -said.log_prob(sample)
+        distribution: Any = policy.distribution(outputs.policy, None)
+        return -distribution.log_prob(sample)
 
     return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
 
 
-def _foreseeable(sequences: Sequences) -> jax.Array:
-    """Where something came before, `bool[T, B]`."""
+def _has_predecessor(sequences: Sequences) -> jax.Array:
+    """Returns the steps with a step before them in their trial, `bool[T, B]`."""
     counts = sequences.targets.counts
-    later = jnp.arange(counts.shape[0])[:, None] > 0
-    return counts & later if sequences.starts is None else counts & later & ~sequences.starts
+    not_first = jnp.arange(counts.shape[0])[:, None] > 0
+    counts = counts & not_first
+    return counts if sequences.starts is None else counts & ~sequences.starts
 
 
-def _beside_the_seen(part: str) -> Callable[[CausalOutput, Sequences], jax.Array]:
-    """The mean squared difference of a part of the outputs from what was seen, float `[T, B]`."""
+def _picture_error(part: str) -> Callable[[CausalOutput, Sequences], jax.Array]:
+    """Returns a function: mean squared error of a part of the outputs, float `[T, B]`."""
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
-        picture, seen = getattr(outputs, part), sequences.targets.picture
-        seen = sequences.inputs.observation if seen is None else seen
-        return jnp.square(picture - seen.astype(picture.dtype) / 255).mean((-3, -2, -1))
+        picture, target = getattr(outputs, part), sequences.targets.picture
+        target = sequences.inputs.observation if target is None else target
+        return jnp.square(picture - target.astype(picture.dtype) / 255).mean((-3, -2, -1))
 
     return at
 
@@ -130,7 +131,7 @@ def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
     Source: equation 7 of the GPICL paper.
     """
 
-    return Loss(name, _beside_the_seen("image"), weight, _foreseeable)
+    return Loss(name, _picture_error("image"), weight, _has_predecessor)
 
 
 def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
@@ -141,9 +142,9 @@ def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
         del sequences
-        return jnp.square(outputs.latent - jax.lax.stop_gradient(outputs.seen)).mean(-1)
+        return jnp.square(outputs.latent - jax.lax.stop_gradient(outputs.observed_latent)).mean(-1)
 
-    return Loss(name, at, weight, _foreseeable)
+    return Loss(name, at, weight, _has_predecessor)
 
 
 def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
@@ -154,7 +155,7 @@ def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
         assert outputs.reward is not None
         return jnp.square(outputs.reward - sequences.inputs.last_reward)
 
-    return Loss(name, at, weight, _foreseeable)
+    return Loss(name, at, weight, _has_predecessor)
 
 
 def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0) -> Loss:
@@ -163,7 +164,7 @@ def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0)
     Source: equation 5 of the GPICL paper, without its second term.
     """
 
-    at = _beside_the_seen("again")
+    at = _picture_error("reconstruction")
     return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
 
 
@@ -171,7 +172,7 @@ def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0)
 
 
 class Cooling(NamedTuple):
-    """How freely actions are drawn: decision t of a trial at `max(least, start * factor^t)`.
+    """The temperature of decision t of a trial: `max(least, start * factor^t)`.
 
     Attributes:
       start: temperature, by which logits are divided.
@@ -259,10 +260,10 @@ def imagined_agent(
     greedy: bool = False,
     cooling: Cooling = AS_IT_IS,
 ) -> Agent:
-    """The same agent, from now on blind: it sees what it expects to see.
+    """Returns an agent that reads its own predictions instead of observations.
 
-    It goes on with the carry of `causal_agent` in mid-trial, and acts on what it believes it sees,
-    while the environments go on with its actions.
+    It starts from the carry of `causal_agent` in mid-trial, while the environments run on with its
+    actions.
 
     Args:
       network: see `causal_agent`.
@@ -272,7 +273,7 @@ def imagined_agent(
       cooling: likewise.
 
     Returns:
-      The agent; its `aux` is a dictionary with the `image` it expects to see now, float `[B, H, W,
+      The agent; its `aux` is a dictionary with the predicted `image` of this step, float `[B, H, W,
       3]` in [0, 1].
 
     Source: sections 3.3 and A.5 of the GPICL paper (Figures 9 and 18).
@@ -291,14 +292,14 @@ def imagined_agent(
     awake = causal_agent(network, policy)
 
     def act(keys: jax.Array, params: ArrayTree, carry: CausalCarry, timestep: TimeStep) -> Any:
-        no = jnp.zeros_like(timestep.trial_start)
+        false = jnp.zeros_like(timestep.trial_start)
         inputs = agent_input(policy.space, carry.agent, timestep)
         # What is expected does not depend on what is seen now: that token comes later.
-        blank = jnp.zeros((no.shape[0], latent), jnp.result_type(float))
+        blank = jnp.zeros((false.shape[0], latent), jnp.result_type(float))
         blind = inputs._replace(observation=blank)
-        expected, _ = network.step(params, carry.agent.core, blind, no)
+        expected, _ = network.step(params, carry.agent.core, blind, false)
         believed = inputs._replace(observation=expected.latent)
-        output, core = network.step(params, carry.agent.core, believed, no)
+        output, core = network.step(params, carry.agent.core, believed, false)
         action = choose(keys, output.policy, carry.decisions)
         after = CausalCarry(AgentCarry(core, action), carry.decisions + 1)
         return action, {"image": expected.image}, after
@@ -309,7 +310,7 @@ def imagined_agent(
 def _chooser(
     policy: Policy, greedy: bool, cooling: Cooling
 ) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
-    """From keys `[B]`, what the policy reads `[B, P]` and decisions `int32[B]` to actions."""
+    """Returns a function from keys `[B]`, outputs `[B, P]` and decisions `int32[B]` to actions."""
 
     def choose(keys: jax.Array, outputs: jax.Array, decisions: jax.Array) -> jax.Array:
         if greedy:
@@ -371,7 +372,7 @@ def make(
       vec: the environments; one agent; built with `privileged=True` if the teacher reads what is.
       network: `networks.causal_model.causal_model`.
       policy: over the actions.
-      teacher: whose actions are imitated; an agent without parameters.
+      teacher: the agent to imitate, without parameters.
       rewards: whether the network predicts them.
 
     Returns:

@@ -105,15 +105,15 @@ class TrainState:
     updates: jax.Array
 
 
-class Memories(NamedTuple):
-    """What both remember: the student's `AgentCarry`, and the teacher's carry."""
+class Carries(NamedTuple):
+    """The student's `AgentCarry`, and the teacher's carry."""
 
     student: AgentCarry
     teacher: Any
 
 
-class Noted(NamedTuple):
-    """What is learnt from a step; leaves `[B, ...]`.
+class StepData(NamedTuple):
+    """The data that a step adds to the loss; leaves `[B, ...]`.
 
     Attributes:
       inputs: what the student's network read.
@@ -141,9 +141,9 @@ def make(
         teacher reads what is privileged. With `axis`, one device's part of them
         (`VectorEnv.part`).
       network: the student's; outputs `PolicyOutput`.
-      teacher: whose actions are imitated; an agent without parameters (it is given none). Where its
-        `aux` has `shares`, float `[B, A]`, those are the target instead of the action that was
-        drawn: with less noise, and the same on average.
+      teacher: the agent to imitate, without parameters. Where its `aux` has `shares`, float `[B,
+        A]`, those are the target instead of the action drawn: with less noise, and the same on
+        average.
       axis: the mesh axis over which `update` runs inside `shard_map`; gradients are summed over
         it. None outside.
 
@@ -156,8 +156,8 @@ def make(
       ValueError: if there are several agents or the action space is not discrete.
     """
     space = vec.env.action_space()
-    one = vec.env.num_agents is None and isinstance(space, spaces.Discrete)
-    check(one, "env", vec.env.name, "one agent with Discrete actions")
+    fits = vec.env.num_agents is None and isinstance(space, spaces.Discrete)
+    check(fits, "env", vec.env.name, "one agent with Discrete actions")
     assert isinstance(space, spaces.Discrete)
     divides = vec.num_envs % config.minibatches == 0
     accepted_values = f"a divisor of num_envs = {vec.num_envs}"
@@ -188,7 +188,7 @@ class Cloning:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
         init_key, env_key = jax.random.split(key)
-        start = start_rollout(env_key, self.vec, self._both(hparams), env_params)
+        start = start_rollout(env_key, self.vec, self._student_and_teacher(hparams), env_params)
         inputs = agent_input(self.space, start.carry.student, start.timestep)
         params = strip_weak_types(self.network.init(init_key, inputs))
         opt_state = clipped_adam(hparams, self.config.minibatches).init(params)
@@ -201,7 +201,7 @@ class Cloning:
             before = record.timestep
             return record.aux, before.trial_start, ~before.last, record.next_timestep.reward
 
-        pair, groups = self._both(state.hparams), self.config.minibatches
+        pair, groups = self._student_and_teacher(state.hparams), self.config.minibatches
         following, kept = rollout(
             self.vec, pair, state.params, state.rollout, self.config.unroll, keep
         )
@@ -241,34 +241,34 @@ class Cloning:
         """See `interface.Trainer`."""
         return policy_agent(self.network, self.space, self.config.temperature if greedy else 1.0)
 
-    def _both(self, hparams: CloningHParams) -> Agent:
-        """Student and teacher side by side; one of them is obeyed."""
+    def _student_and_teacher(self, hparams: CloningHParams) -> Agent:
+        """Returns an agent that runs student and teacher, and plays the action of one of them."""
         student, teacher = self.agent(), self.teacher
 
         def act(
-            keys: jax.Array, params: ArrayTree, carry: Memories, timestep: TimeStep
-        ) -> tuple[jax.Array, Noted, Memories]:
+            keys: jax.Array, params: ArrayTree, carry: Carries, timestep: TimeStep
+        ) -> tuple[jax.Array, StepData, Carries]:
             own_keys, who_keys, teacher_keys = jax.vmap(
                 lambda key: jax.random.split(key, 3), out_axes=1
             )(keys)
             inputs = agent_input(self.space, carry.student, timestep)
-            own, _, kept = student.act(own_keys, params, carry.student, timestep)
+            student_action, _, kept = student.act(own_keys, params, carry.student, timestep)
             aware = timestep
             if isinstance(timestep.privileged, dict):
                 played = {"played": carry.student.last_action}
                 aware = timestep._replace(privileged=timestep.privileged | played)
-            label, told, memory = teacher.act(teacher_keys, (), carry.teacher, aware)
-            shares = told.get("shares") if isinstance(told, dict) else None
-            chex.assert_equal_shape([label, own])
+            label, teacher_aux, memory = teacher.act(teacher_keys, (), carry.teacher, aware)
+            shares = teacher_aux.get("shares") if isinstance(teacher_aux, dict) else None
+            chex.assert_equal_shape([label, student_action])
             obeyed = jax.vmap(jax.random.uniform)(who_keys) < hparams.teacher_share
             place = jnp.arange(len(label)) / len(label)
             obeyed |= place < hparams.teacher_instances
-            action = jnp.where(obeyed, label, own)
-            memories = Memories(kept._replace(last_action=action), memory)
-            return action, Noted(inputs, label, shares), memories
+            action = jnp.where(obeyed, label, student_action)
+            memories = Carries(kept._replace(last_action=action), memory)
+            return action, StepData(inputs, label, shares), memories
 
-        def initial_carry(batch: int) -> Memories:
-            return Memories(student.initial_carry(batch), teacher.initial_carry(batch))
+        def initial_carry(batch: int) -> Carries:
+            return Carries(student.initial_carry(batch), teacher.initial_carry(batch))
 
         return Agent(initial_carry, act)
 
@@ -286,18 +286,18 @@ class Cloning:
         steps, opt_state = optimiser.update(grads, opt_state, params)
         return (optax.apply_updates(params, steps), opt_state), metrics
 
-    def _loss(self, params: ArrayTree, memory: ArrayTree, kept: Any) -> tuple[jax.Array, Metrics]:
+    def _loss(self, params: ArrayTree, memory: ArrayTree, data: Any) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
-        noted, starts, asked, rewards = kept
-        weights = asked / jnp.maximum(self._total(asked.sum()), 1)
+        step_data, starts, counts, rewards = data
+        weights = counts / jnp.maximum(self._total(counts.sum()), 1)
         starts = None if self.config.whole_trials else starts
-        output, _ = self.network.unroll(params, memory, noted.inputs, starts)
-        legal = legal_actions(noted.inputs.observation, self.space)
+        output, _ = self.network.unroll(params, memory, step_data.inputs, starts)
+        legal = legal_actions(step_data.inputs.observation, self.space)
         logits = jnp.where(legal, output.logits, jnp.finfo(output.logits.dtype).min)
-        if noted.shares is None:
-            losses = optax.softmax_cross_entropy_with_integer_labels(logits, noted.label)
+        if step_data.shares is None:
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, step_data.label)
         else:
-            losses = optax.softmax_cross_entropy(logits, noted.shares)
-        agreement = (logits.argmax(-1) == noted.label) * weights
-        loss, paid = ((jnp.where(asked, x, 0) * weights).sum() for x in (losses, rewards))
+            losses = optax.softmax_cross_entropy(logits, step_data.shares)
+        agreement = (logits.argmax(-1) == step_data.label) * weights
+        loss, paid = ((jnp.where(counts, x, 0) * weights).sum() for x in (losses, rewards))
         return loss, {"loss": loss, "agreement": agreement.sum(), "reward": paid}

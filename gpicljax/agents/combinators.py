@@ -31,9 +31,9 @@ def with_memory_reset(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Ag
 
 
 def panel_agent(agents: Sequence[Agent]) -> Agent:
-    """Several agents on the same episodes: the first acts, all tell what they would do.
+    """Runs several agents on the same episodes: the first acts, `aux` has the decisions of all.
 
-    Where no decision changes what comes next, one pass compares them all.
+    Where decisions do not change what follows, one pass compares them all.
 
     Args:
       agents: the agents, with the same parameters (none, for rules).
@@ -56,8 +56,8 @@ def panel_agent(agents: Sequence[Agent]) -> Agent:
     def act(
         keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, ...], timestep: TimeStep
     ) -> Any:
-        each = zip(agents, carry, strict=True)
-        acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
+        pairs = zip(agents, carry, strict=True)
+        acted = [agent.act(keys, params, memory, timestep) for agent, memory in pairs]
         decisions = jnp.stack([action for action, _, _ in acted], axis=1)
         return decisions[:, 0], {"decisions": decisions}, tuple(memory for *_, memory in acted)
 
@@ -65,7 +65,7 @@ def panel_agent(agents: Sequence[Agent]) -> Agent:
 
 
 def by_block(agents: Sequence[Agent], sizes: Sequence[int]) -> Agent:
-    """Several agents in one batch, so that they are compared in one program.
+    """Runs several agents in one batch, so that one program compares them.
 
     Args:
       agents: the agents, with the same parameters; those without any are given them, too.
@@ -82,10 +82,10 @@ def by_block(agents: Sequence[Agent], sizes: Sequence[int]) -> Agent:
     ) -> Any:
         acted = []
         for agent, block, memory in zip(agents, blocks, carry, strict=True):
-            own = jax.tree.map(lambda x, block=block: x[block], (keys, timestep))
-            acted.append(agent.act(own[0], params, memory, own[1]))
-        action = jax.tree.map(lambda *x: jnp.concatenate(x), *[each[0] for each in acted])
+            inputs = jax.tree.map(lambda x, block=block: x[block], (keys, timestep))
+            acted.append(agent.act(inputs[0], params, memory, inputs[1]))
+        action = jax.tree.map(lambda *x: jnp.concatenate(x), *[result[0] for result in acted])
         return action, {}, tuple(memory for *_, memory in acted)
 
-    each = list(zip(agents, sizes, strict=True))
-    return Agent(lambda batch: tuple(agent.initial_carry(size) for agent, size in each), act)
+    pairs = list(zip(agents, sizes, strict=True))
+    return Agent(lambda batch: tuple(agent.initial_carry(size) for agent, size in pairs), act)

@@ -24,8 +24,8 @@ from gpicljax.agents.acting import agent_input, first_input, greedy, q_agent
 from gpicljax.agents.optimisation import (
     AdamHParams,
     Target,
+    add_count,
     clipped_adam,
-    counted,
     learnt_if,
     progress,
     target_update,
@@ -183,7 +183,8 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
     without = "one without, as single transitions are replayed (else use agents.r2d2)"
     check(not memory, "network", "one with a memory", without)
     dqn = DQN(config, vec, network, actions)
-    return Trainer(dqn.init, dqn.update, dqn.agent, dqn.stored, config.updates_per_collect)
+    observations, updates = dqn.steps_per_update, config.updates_per_collect
+    return Trainer(dqn.init, dqn.update, dqn.agent, observations, updates)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -203,14 +204,14 @@ class DQN:
     actions: Choices
 
     @property
-    def stored(self) -> int:
-        """Environment steps of one update, over all environments."""
+    def steps_per_update(self) -> int:
+        """The environment steps of one update, over all environments."""
         return self.config.period * self.vec.num_envs
 
     @property
     def capacity(self) -> int:
         """Transitions in the replay buffer."""
-        return -(-self.config.replay_capacity // self.stored) * self.stored
+        return -(-self.config.replay_capacity // self.steps_per_update) * self.steps_per_update
 
     def agent(self, greedy: bool = False) -> Agent:
         """See `interface.Trainer`."""
@@ -261,15 +262,15 @@ class DQN:
             self.config.n_step,
             state.hparams.discount,
         )
-        made, valid = jax.tree.map(
-            lambda x: x.reshape(self.stored, *x.shape[2:]), (new.items, new.valid)
+        items, valid = jax.tree.map(
+            lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), (new.items, new.valid)
         )
         return dataclasses.replace(
             state,
-            replay=replay_buffer.add(state.replay, made, valid),
+            replay=replay_buffer.add(state.replay, items, valid),
             rollout=new.rollout,
             window=new.window,
-            observations=counted(state.observations, self.stored),
+            observations=add_count(state.observations, self.steps_per_update),
         ), new.metrics | {"epsilon": epsilon}
 
     def learn(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:

@@ -1,6 +1,6 @@
 """Language models as agents, and their trainer over any environment whose observations are tokens.
 
-A token is read at each step, and what the model says of the next one is the action: the token
+A token is read at each step, and the model's prediction of the next one is the action: the token
 itself where actions are tokens, the log-probabilities of all tokens where actions are those
 (Meta-Language). The memory, a transformer's cache among them, is the agent's carry.
 """
@@ -39,7 +39,7 @@ class LanguageModelConfig(ActingConfig):
 
 
 def fits(observations: spaces.Space, actions: spaces.Space) -> str | None:
-    """Why a language model cannot read these observations or take these actions; None if it can."""
+    """Returns why a language model does not fit these spaces; None if it does."""
     if not isinstance(observations, spaces.Discrete):
         return f"observations that are tokens are needed, not {observations}"
     tokens, chances = spaces.Discrete(observations.n), (observations.n,)
@@ -100,9 +100,9 @@ def make(config: LanguageModelConfig, vec: VectorEnv, network: Network) -> Train
     reader = random_agent(env)
 
     def keep(record: Record) -> tuple[jax.Array, jax.Array, jax.Array]:
-        here, there = record.timestep, record.next_timestep
-        target = jnp.where(there.trial_start, -1, there.observation)
-        return here.observation, here.trial_start, target
+        before, after = record.timestep, record.next_timestep
+        target = jnp.where(after.trial_start, -1, after.observation)
+        return before.observation, before.trial_start, target
 
     def sample(keys: jax.Array, env_params: ArrayTree) -> Sequences:
         vstate, timestep = part.init(keys[0], env_params)

@@ -86,7 +86,7 @@ def update_moments(
 
     leaves, tree = jax.tree.flatten(moments.mean)
     variances, samples = tree.flatten_up_to(moments.variance), tree.flatten_up_to(values)
-    pairs = [combine(*each) for each in zip(leaves, variances, samples, strict=True)]
+    pairs = [combine(*leaf) for leaf in zip(leaves, variances, samples, strict=True)]
     return Moments(
         (moments.count + new).astype(moments.count.dtype),
         tree.unflatten([mean.astype(x.dtype) for (mean, _), x in zip(pairs, leaves, strict=True)]),
@@ -107,7 +107,7 @@ def normalise(moments: Moments, values: ArrayTree, limit: float = 10.0) -> Any:
 
 
 class ReturnScale(NamedTuple):
-    """What rewards are scaled by.
+    """The statistics that scale rewards.
 
     Attributes:
       returns: float `[B, ...]`, every instance's discounted rewards so far.
@@ -119,7 +119,7 @@ class ReturnScale(NamedTuple):
 
 
 def no_return_scale(reward: jax.Array) -> ReturnScale:
-    """Before anything was seen; rewards are float `[B, ...]`."""
+    """Returns the scale before the first reward; rewards are float `[B, ...]`."""
     return ReturnScale(jnp.zeros_like(reward), no_moments(jnp.zeros((), reward.dtype)))
 
 
@@ -149,7 +149,7 @@ def scale_rewards(
         returns = discount * returns + x[0]
         return jnp.where(x[1], 0, returns), returns
 
-    returns, seen = jax.lax.scan(add, scale.returns, (reward, over))
-    moments = update_moments(scale.moments, seen.ravel(), weights.ravel(), axis)
+    returns, all_returns = jax.lax.scan(add, scale.returns, (reward, over))
+    moments = update_moments(scale.moments, all_returns.ravel(), weights.ravel(), axis)
     centred = moments.replace(mean=jnp.zeros_like(moments.mean))  # type: ignore[attr-defined]
     return ReturnScale(returns, moments), normalise(centred, reward)

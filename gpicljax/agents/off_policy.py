@@ -1,4 +1,4 @@
-"""What TD3 and SAC share: sizes, state, an update, and the steps of critics and actor."""
+"""Sizes, state, updates, and steps of critics and actor, common to TD3 and SAC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flax import struct
 
 from gpicljax.agents.acting import Params, agent_input, first_input
 from gpicljax.agents.normalisation import no_moments, update_moments
-from gpicljax.agents.optimisation import adam, counted, learnt_if
+from gpicljax.agents.optimisation import adam, add_count, learnt_if
 from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Count, Natural, Share, check, check_at_least, check_fields
 from gpicljax.data.hindsight import hindsight
@@ -46,7 +46,7 @@ class OffPolicyConfig:
       normalise_observations: whether networks see them by their running mean and variance.
       replay: `"hindsight"`, where the environment sets goals, draws a share of the transitions with
         another goal, one that was reached later (`data.hindsight`).
-      hindsight_share: of those.
+      hindsight_share: share of the transitions with another goal.
     """
 
     period: Count = 1
@@ -83,7 +83,7 @@ class OffPolicyConfig:
 
 @struct.dataclass
 class OffPolicyState:
-    """Everything the next update depends on, whatever is learnt.
+    """Everything the next update depends on, common to the algorithms.
 
     Attributes:
       params: of the agent.
@@ -145,7 +145,7 @@ State = TypeVar("State", bound=OffPolicyState)
 def optimisers(
     hparams: _HParams,
 ) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
-    """Those of actor and critics, with the hyper-parameters of either algorithm."""
+    """Returns the optimisers of actor and critics, for either algorithm."""
     rates = hparams.actor_learning_rate, hparams.critic_learning_rate
     actor, critic = (adam(rate, hparams.adam_epsilon, hparams.max_gradient_norm) for rate in rates)
     return actor, critic
@@ -183,7 +183,7 @@ class OffPolicy(Generic[State]):
 
     @property
     def policy(self) -> TanhPolicy:
-        """Between actions and [-1, 1]."""
+        """The map between actions and [-1, 1]."""
         return TanhPolicy(self.vec.env.action_space())  # type: ignore[arg-type]
 
     @property
@@ -224,7 +224,7 @@ class OffPolicy(Generic[State]):
         raise NotImplementedError
 
     def keys(self, key: jax.Array) -> jax.Array:
-        """What the rounds of learning draw from, one row for each."""
+        """Returns the keys of the rounds of learning, one row for each."""
         return jax.random.split(key, self.config.updates_per_collect)
 
     def start(
@@ -243,18 +243,18 @@ class OffPolicy(Generic[State]):
             scale = no_moments(jax.tree.map(lambda x: x[0], timestep.observation))
         action = rollout.carry.last_action
         sample = self.policy.to_sample(action)
-        seen = CriticInput(timestep.observation, sample)
-        critic_params = strip_weak_types(self.critic.init(critic_key, seen))
+        critic_input = CriticInput(timestep.observation, sample)
+        critic_params = strip_weak_types(self.critic.init(critic_key, critic_input))
         values = jax.eval_shape(self.q_values, critic_params, timestep.observation, sample)
         shape = (num_envs, config.critics)
         accepted_values = f"{shape}, with critics = {config.critics}"
         check(values.shape == shape, "critic", f"values of shape {values.shape}", accepted_values)
         window, item = initial_window(timestep, action, config.n_step)
         count = jnp.zeros((), jnp.int32)
-        seen = jax.eval_shape(self.act, network_params, timestep.observation)
-        shape, wanted = getattr(seen, "shape", seen), (num_envs, outputs)
-        accepted_values = f"{wanted}, for {self.policy.space}"
-        check(shape == wanted, "actor", f"outputs of shape {shape}", accepted_values)
+        output = jax.eval_shape(self.act, network_params, timestep.observation)
+        shape, expected = getattr(output, "shape", output), (num_envs, outputs)
+        accepted_values = f"{expected}, for {self.policy.space}"
+        check(shape == expected, "actor", f"outputs of shape {shape}", accepted_values)
         actor_optimiser, critic_optimiser = optimisers(hparams)
         return {
             "params": Params(network_params, scale),
@@ -293,25 +293,25 @@ class OffPolicy(Generic[State]):
         )
         stored, params = config.period * self.vec.num_envs, state.params
         if params.scale is not None:
-            seen = jax.tree.map(lambda x: x.reshape(stored, *x.shape[2:]), new.observations)
+            observations = jax.tree.map(lambda x: x.reshape(stored, *x.shape[2:]), new.observations)
             weights = jnp.ones(stored, jnp.result_type(float))
-            params = params._replace(scale=update_moments(params.scale, seen, weights))
+            params = params._replace(scale=update_moments(params.scale, observations, weights))
         return dataclasses.replace(
             state,
             params=params,
             replay=self.store.add(state.replay, new.items, new.valid, new.last),
             rollout=new.rollout,
             window=new.window,
-            observations=counted(state.observations, stored),
+            observations=add_count(state.observations, stored),
         ), new.metrics
 
     def draw(self, key: jax.Array, replay: ArrayTree, params: Params) -> NStepTransition:
         """A batch `[N, ...]`: observations scaled, actions float `[N, D]` within [-1, 1]."""
         batch = self.store.sample(key, replay, self.config.batch_size)
         return batch._replace(
-            observation=params.scaled(batch.observation),
+            observation=params.scale_observation(batch.observation),
             action=self.policy.to_sample(batch.action),
-            following=params.scaled(batch.following),
+            following=params.scale_observation(batch.following),
         )
 
     def fit_critics(
@@ -336,7 +336,7 @@ class OffPolicy(Generic[State]):
     def fit_actor(
         self, state: LearnerT, loss_fn: Callable[[Variables], tuple[jax.Array, Metrics]]
     ) -> tuple[LearnerT, Metrics]:
-        """The state after one step of the actor, whose loss has metrics to which more are added."""
+        """Returns the state after one step of the actor, and the loss's metrics with two more."""
         params = state.params.network
         (loss, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)
         steps, opt_state = optimisers(state.hparams)[0].update(grads, state.actor_opt_state)
@@ -345,7 +345,7 @@ class OffPolicy(Generic[State]):
         return dataclasses.replace(state, params=moved, actor_opt_state=opt_state), metrics
 
     def learn(self, state: State, keys: jax.Array) -> tuple[State, Metrics]:
-        """All rounds, and the means of their metrics; until `min_replay` they change nothing."""
+        """Runs all rounds; returns mean metrics. Until `min_replay` the rounds change nothing."""
         filled = self.store.size(state.replay) >= self.config.min_replay
         # What learning does not change stays out of the loop and of the choice, uncopied.
         aside = {"replay": state.replay, "rollout": state.rollout, "window": state.window}

@@ -1,4 +1,4 @@
-"""What trainers share about optimisation: Adam, target networks, waiting for the replay."""
+"""Optimisation that trainers share: Adam, target networks, waiting for the replay."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AdamHParams:
 
 
 class TargetHParams(Protocol):
-    """What `target_update` reads of a trainer's hyper-parameters."""
+    """The hyper-parameters that `target_update` reads."""
 
     target_period: Any
     target_rate: Any
@@ -83,7 +83,7 @@ def adam(
 
 
 def polyak(params: T, target_params: T, rate: jax.Array | float) -> T:
-    """Target parameters moved towards `params` by a share `rate` of the way."""
+    """Moves target parameters towards `params` by a share `rate` of the way."""
     update: Any = optax.incremental_update
     return update(params, target_params, rate)
 
@@ -116,6 +116,6 @@ def learnt_if(filled: jax.Array, new: T, old: T) -> T:
     return jax.tree.map(lambda a, b: b if a is b else jnp.where(filled, a, b), new, old)
 
 
-def counted(count: jax.Array, more: jax.Array | int) -> jax.Array:
-    """`int32[]`, so many more; it stands still before it would overflow."""
+def add_count(count: jax.Array, more: jax.Array | int) -> jax.Array:
+    """Returns `int32[]`, a count plus more; it stands still before it would overflow."""
     return count + jnp.where(count < 2**30, more, 0)

@@ -38,9 +38,9 @@ from gpicljax.agents.acting import (
     agent_input,
     check_whole_trials,
     network_agent,
-    one_agents_actions,
     over_params,
     policy_agent,
+    single_agent_actions,
 )
 from gpicljax.agents.normalisation import (
     ReturnScale,
@@ -226,7 +226,7 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
     Raises:
       ValueError: if the environments do not fit, or cannot be parted into minibatches.
     """
-    policy = policy_for(one_agents_actions(vec.env), config.bounds)
+    policy = policy_for(single_agent_actions(vec.env), config.bounds)
     agents = vec.env.num_agents
     if agents is not None:
         network = over_agents(network, agents, config.share_parameters)
@@ -286,9 +286,9 @@ class PPO:
         output, _ = jax.eval_shape(
             self.network.step, params, start.carry.core, inputs, timestep.trial_start
         )
-        shape, wanted = output.logits.shape, (*timestep.reward.shape, self.policy.size)
-        accepted_values = f"{wanted}, for {self.vec.env.action_space()}"
-        check(shape == wanted, "network", f"logits of shape {shape}", accepted_values)
+        shape, expected = output.logits.shape, (*timestep.reward.shape, self.policy.size)
+        accepted_values = f"{expected}, for {self.vec.env.action_space()}"
+        check(shape == expected, "network", f"logits of shape {shape}", accepted_values)
         scale = reward_scale = None
         if self.config.normalise_observations:
             scale = no_moments(jax.tree.map(lambda x: x[0], timestep.observation))
@@ -309,7 +309,7 @@ class PPO:
         rollout, memories, steps = self.collect(state)
         last = self._value(state.params, rollout)
         values = jnp.concatenate([steps.value, last[None]])
-        ignored, acted, valued = self.what_counts(state.rollout, steps)
+        ignored, acted, valued = self.loss_masks(state.rollout, steps)
         reward_scale, rewards = state.reward_scale, steps.reward
         over = like_values(steps.over, values)
         if reward_scale is not None:
@@ -366,8 +366,8 @@ class PPO:
     @property
     def _space(self) -> spaces.Space:
         """The space of all agents' actions."""
-        agents, one = self.vec.env.num_agents, self.policy.space
-        return one if agents is None else spaces.repeat(one, agents)
+        agents, space = self.vec.env.num_agents, self.policy.space
+        return space if agents is None else spaces.repeat(space, agents)
 
     # Acting ----------------------------------------------------------------------------------
 
@@ -407,8 +407,8 @@ class PPO:
     def _value(self, params: Params, rollout: RolloutState) -> jax.Array:
         """The value of what is seen now, float `[B]`."""
         carry, timestep = rollout.carry, rollout.timestep
-        seen = timestep._replace(observation=params.scaled(timestep.observation))
-        inputs = agent_input(self._space, carry, seen)
+        scaled = timestep._replace(observation=params.scale_observation(timestep.observation))
+        inputs = agent_input(self._space, carry, scaled)
         return self.network.step(params.network, carry.core, inputs, timestep.trial_start)[0].value
 
     # Collecting ------------------------------------------------------------------------------
@@ -452,10 +452,10 @@ class PPO:
             return timestep.last & (vstate.trial_time >= vec.steps_per_trial)
         return timestep.last & (vstate.episode + 1 >= vec.episodes_per_trial)
 
-    def what_counts(
+    def loss_masks(
         self, start: RolloutState, steps: RolloutStep
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Whose action was ignored, `bool`; where losses of policy and value count, 1 or 0."""
+        """Returns whether actions were ignored, and 0-1 masks of the policy and value losses."""
         ignored = jnp.concatenate([start.timestep.last[None], steps.ends[:-1]])
         acted = valued = (~ignored).astype(steps.value.dtype)
         if self.config.horizon == "trial":
@@ -463,8 +463,8 @@ class PPO:
             closed = self.is_closed(start.vstate, start.timestep)
             closed = jnp.concatenate([closed[None], steps.over[:-1]])
             valued = (~closed).astype(steps.value.dtype)
-        every = functools.partial(like_values, values=steps.value)
-        return every(ignored), every(acted), every(valued)
+        broadcast = functools.partial(like_values, values=steps.value)
+        return broadcast(ignored), broadcast(acted), broadcast(valued)
 
     def with_scale_of(self, params: Params, steps: RolloutStep) -> Params:
         """The parameters with the rollout's observations in their scale."""

@@ -15,7 +15,7 @@ Metrics = dict[str, jax.Array]
 
 
 class LossHParams(Protocol):
-    """What `loss` reads of PPO's hyper-parameters."""
+    """The hyper-parameters that `loss` reads."""
 
     clip: Any
     value_clip: Any
@@ -24,7 +24,7 @@ class LossHParams(Protocol):
 
 
 class Batch(NamedTuple):
-    """What is learnt from: windows, leaves `[W * B, window, ...]`; `carry` without the window.
+    """Windows to learn from, leaves `[W * B, window, ...]`; `carry` without the window.
 
     `acted` and `valued` are 1 where the policy's and the value's losses count, else 0.
     """
@@ -50,7 +50,7 @@ def into_windows(x: jax.Array, windows: int) -> jax.Array:
 def minibatches(
     key: jax.Array, windows: int, num_envs: int, parts: int, axis: str | None = None
 ) -> jax.Array:
-    """Which windows each minibatch of an epoch has.
+    """Returns the windows of each minibatch of an epoch.
 
     Args:
       key: a typed key, the same on all devices.
@@ -110,16 +110,16 @@ def loss(
     def total(x: jax.Array) -> jax.Array:
         return x if axis is None else jax.lax.psum(x, axis)
 
-    def counting(x: jax.Array, where: jax.Array) -> jax.Array:
+    def mask_out(x: jax.Array, mask: jax.Array) -> jax.Array:
         # Before anything is multiplied: what does not count may not be finite, and 0 * NaN is NaN.
-        return jnp.where(where > 0, x, 0)
+        return jnp.where(mask > 0, x, 0)
 
-    log_ratio = counting(distribution.log_prob(batch.sample) - batch.log_prob, batch.acted)
+    log_ratio = mask_out(distribution.log_prob(batch.sample) - batch.log_prob, batch.acted)
     ratio = jnp.exp(log_ratio)
     acted = batch.acted / jnp.maximum(total(batch.acted.sum()), 1)
     valued = batch.valued / jnp.maximum(total(batch.valued.sum()), 1)
 
-    advantage = counting(batch.advantage, batch.acted)
+    advantage = mask_out(batch.advantage, batch.acted)
     if normalise_advantages:
         advantage = advantage - total((advantage * acted).sum())
         variance = total((jnp.square(advantage) * acted).sum())
@@ -127,14 +127,14 @@ def loss(
     clipped = jnp.clip(ratio, 1 - hparams.clip, 1 + hparams.clip)
     policy_loss = -(jnp.minimum(ratio * advantage, clipped * advantage) * acted).sum()
 
-    value = counting(output.value, batch.valued)
-    before = counting(batch.value, batch.valued)
-    target = counting(batch.advantage, batch.valued) + before
+    value = mask_out(output.value, batch.valued)
+    before = mask_out(batch.value, batch.valued)
+    target = mask_out(batch.advantage, batch.valued) + before
     change = jnp.clip(value - before, -hparams.value_clip, hparams.value_clip)
     errors = jnp.maximum(jnp.square(value - target), jnp.square(before + change - target))
     value_loss = 0.5 * (errors * valued).sum()
 
-    entropy = (counting(distribution.entropy(), batch.acted) * acted).sum()
+    entropy = (mask_out(distribution.entropy(), batch.acted) * acted).sum()
     loss = policy_loss + hparams.value_coefficient * value_loss
     metrics = {
         "policy_loss": policy_loss,

@@ -9,9 +9,9 @@ whose action the environment ignores carry no loss. So no padding is stored or l
 
 Several agents (an agent axis behind the batch's) share their parameters or have their own. Each
 learns from its own reward and values; or, with `mixing="vdn"`, the sum of their values from the
-team's reward (Sunehag et al., 2018). With `announce`, each also tells the others what it would have
-done if it had not explored (the simplified action decoder of Hu & Foerster, 2020), in environments
-whose actions have room for it.
+team's reward (Sunehag et al., 2018). With `announce`, each also announces its greedy action
+to the others (the simplified action decoder of Hu & Foerster, 2020), in environments with actions
+that have room for it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from gpicljax.agents.acting import (
     AgentCarry,
     agent_input,
     greedy,
-    one_agents_actions,
     q_agent,
+    single_agent_actions,
 )
 from gpicljax.agents.optimisation import (
     AdamHParams,
     Target,
+    add_count,
     clipped_adam,
-    counted,
     learnt_if,
     target_update,
 )
@@ -149,8 +149,8 @@ class R2D2Config:
         for field in (*sizes, "updates_per_collect"):
             check_at_least(1, **{field: getattr(self, field)})
         fits = 0 <= self.overlap < self.unroll and self.overlap % self.period == 0
-        accepted = f"0 .. {self.unroll - 1}, a multiple of unroll - overlap"
-        check(fits, "overlap", self.overlap, accepted)
+        accepted_values = f"0 .. {self.unroll - 1}, a multiple of unroll - overlap"
+        check(fits, "overlap", self.overlap, accepted_values)
         burns = 0 <= self.burn_in < self.unroll
         check(burns, "burn_in", self.burn_in, f"0 .. {self.unroll - 1}")
         check_choice("carries", self.carries, get_args(Carries))
@@ -283,11 +283,11 @@ def make(
       `<name>_loss` and `<name>_accuracy`.
     """
     agents = vec.env.num_agents
-    actions = own_choices(vec.env, config.announce)
+    actions = agent_choices(vec.env, config.announce)
     fits = vec.num_envs == config.num_envs
     check(fits, "num_envs", config.num_envs, f"{vec.num_envs}, the size of the batch")
-    accepted = "'none' for one agent, without an agent axis"
-    check(agents is not None or config.mixing == "none", "mixing", config.mixing, accepted)
+    accepted_values = "'none' for one agent, without an agent axis"
+    check(agents is not None or config.mixing == "none", "mixing", config.mixing, accepted_values)
     if agents is not None:
         network = over_agents(network, agents, config.share_parameters)
     r2d2 = R2D2(config, vec, network, actions, auxiliaries)
@@ -295,13 +295,13 @@ def make(
     return Trainer(r2d2.init, r2d2.update, r2d2.agent, observations, config.updates_per_collect)
 
 
-def own_choices(env: Environment, announce: bool) -> Choices:
-    """What one agent chooses: all that an action names, or its first half if the rest announces it.
+def agent_choices(env: Environment, announce: bool) -> Choices:
+    """Returns one agent's choices: all of an action, or its first half if the rest announces it.
 
     Raises:
       ValueError: if there is no such half.
     """
-    actions = choices(one_agents_actions(env))
+    actions = choices(single_agent_actions(env))
     if not announce:
         return actions
     nvec = () if isinstance(actions, spaces.Discrete) else actions.sizes
@@ -359,11 +359,11 @@ class R2D2:
         # Definite types: a weak one would compile everything anew after the first update.
         params = strip_weak_types(self.network.init(init_key, inputs))
         overlap = lambda x, n: jnp.zeros((n, *x.shape), x.dtype)  # noqa: E731
-        one = jax.tree.map(
+        blank = jax.tree.map(
             lambda x: jnp.zeros((config.unroll + 1, *x.shape[1:]), x.dtype), (timestep, action)
         )
-        carry = self.kept(start.carry)
-        item = Sequence(one[0], one[1], jax.tree.map(lambda c: c[0], carry))
+        carry = self.stored_carry(start.carry)
+        item = Sequence(blank[0], blank[1], jax.tree.map(lambda c: c[0], carry))
         zero = jnp.zeros((), jnp.int32)
         return TrainState(
             params=params,
@@ -392,8 +392,8 @@ class R2D2:
         state, metrics = jax.lax.scan(self.learn, state, keys)
         return state, jax.tree.map(lambda m: m.mean(0), metrics)
 
-    def kept(self, carry: AgentCarry) -> AgentCarry:
-        """What of a carry is stored."""
+    def stored_carry(self, carry: AgentCarry) -> AgentCarry:
+        """Returns the part of a carry that is stored."""
         return carry if self.config.carries == "stored" else carry._replace(core=())
 
     @property
@@ -405,11 +405,13 @@ class R2D2:
 
     def collect(self, state: TrainState) -> tuple[TrainState, Sequence]:
         """`period` more steps, and the sequence of each actor that they complete."""
-        config, before = self.config, self.kept(state.rollout.carry)
+        config, before = self.config, self.stored_carry(state.rollout.carry)
 
         def keep(record: Record) -> tuple[TimeStep, jax.Array]:
-            made = record.action[..., : self.actions.shape[0]] if config.announce else record.action
-            return record.timestep._replace(info={}), made
+            action = record.action
+            if config.announce:
+                action = action[..., : self.actions.shape[0]]
+            return record.timestep._replace(info={}), action
 
         actors = self.explorer(actor_epsilons(state.hparams, config.num_envs))
         following, steps = rollout(
@@ -429,7 +431,7 @@ class R2D2:
             rollout=following,
             window=jax.tree.map(lambda w: w[config.period :], window),
             carries=jax.tree.map(lambda c: c[1:], carries),
-            observations=counted(state.observations, config.period * config.num_envs),
+            observations=add_count(state.observations, config.period * config.num_envs),
         )
         return state, sequence
 
@@ -509,8 +511,8 @@ class R2D2:
         if not config.bootstrap and config.n_step > 1:
             # Rewards behind the sequence's end are unknown; behind an episode's there are none.
             ends = jnp.cumsum(timestep.last[1:][::-1], axis=0)[::-1] > 0
-            known = jnp.arange(len(real)) <= len(real) - config.n_step
-            real &= known[:, None] | ends
+            is_complete = jnp.arange(len(real)) <= len(real) - config.n_step
+            real &= is_complete[:, None] | ends
         if config.carries == "none":
             real &= jnp.cumsum(timestep.trial_start[:-1], axis=0) > 0
         counts = _like(real, value)
@@ -531,7 +533,7 @@ class R2D2:
         return q_loss + loss, (priorities, {"q_loss": q_loss} | metrics)
 
     def outputs(self, params: ArrayTree, sequence: Sequence) -> QOutput:
-        """Those at the steps after the burn-in, whose carry gets no gradient."""
+        """Returns the outputs after the burn-in; the carry at its end gets no gradient."""
         burn_in, timestep = self.config.burn_in, sequence.timestep
         previous = jnp.concatenate([sequence.carry.last_action[None], sequence.action[:-1]])
         none = no_action(self._joint_space, *previous.shape[:2])
@@ -549,12 +551,12 @@ class R2D2:
     def auxiliary_losses(
         self, online: QOutput, observation: ArrayTree, real: jax.Array
     ) -> tuple[jax.Array, Metrics]:
-        """Their weighted sum, and each by name."""
+        """Returns the weighted sum of the auxiliary losses, and metrics of each."""
         loss, metrics = jnp.zeros((), jnp.result_type(float)), {}
-        here = jax.tree.map(lambda x: x[:-1], observation)
+        current = jax.tree.map(lambda x: x[:-1], observation)
         following = jax.tree.map(lambda x: x[1:], observation)
         for auxiliary in self.auxiliaries:
-            target, weight = auxiliary.target(here, following)
+            target, weight = auxiliary.target(current, following)
             weight = weight * _like(real, weight)
             predicted = online.predictions[auxiliary.name][:-1]
             difference = jnp.where(weight[..., None] > 0, predicted - target, 0)

@@ -1,4 +1,4 @@
-"""What actions led to: generalised advantages, n-step returns.
+"""Returns of actions: generalised advantages, n-step returns.
 
 All run along the leading axis, time; further axes (instances, agents) are batched. `rlax` computes
 them; how discounts cut them off where episodes end is what is done here.
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 
-def _batched(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
+def _map_columns(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
     """`function` of arrays `[T]` (or `[T + 1]`) over all axes behind the first."""
     rest = arrays[0].shape[1:]
     flat = [x.reshape(x.shape[0], -1) for x in arrays]
@@ -31,7 +31,7 @@ def generalised_advantages(
     discount: jax.Array | float,
     gae_lambda: jax.Array | float,
 ) -> jax.Array:
-    """Generalised advantages of steps; those of ignored steps mean nothing.
+    """Returns generalised advantages of steps; those of ignored steps are arbitrary.
 
     Args:
       reward: float `[T, ...]`, received on arriving at step t + 1.
@@ -56,7 +56,7 @@ def generalised_advantages(
     discounts = jnp.where(ignored, 1.0, discount) * (1 - terminated.astype(dtype))
     decays = jnp.where(ignored, 1.0, gae_lambda) * (1 - over.astype(dtype))
     factors = discounts.astype(dtype), decays.astype(dtype)
-    return _batched(estimate, reward.astype(dtype), *factors, values)
+    return _map_columns(estimate, reward.astype(dtype), *factors, values)
 
 
 def one_step_target(reward: jax.Array, discount: jax.Array, value: jax.Array) -> jax.Array:
@@ -113,5 +113,5 @@ def n_step_targets(
     if rescaled:
         unscale: Any = rlax.signed_parabolic
         values = unscale(values)
-    targets = _batched(returns, rewards, discounts, continues, values)
+    targets = _map_columns(returns, rewards, discounts, continues, values)
     return jax.lax.stop_gradient(rescale(targets) if rescaled else targets)

@@ -254,7 +254,7 @@ class TrainState:
 def evaluate(
     network: Network, losses: Sequence[Loss], params: ArrayTree, sequences: Sequences
 ) -> Metrics:
-    """Every loss at every position, `{name: float[T, B]}`; without dropout."""
+    """Returns every loss at every position, `{name: float[T, B]}`, without dropout."""
     outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts)
     return {loss.name: loss.at(outputs, sequences) for loss in losses}
 
@@ -366,9 +366,9 @@ class SequenceTrainer:
         first = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), like.inputs)
         params = strip_weak_types(self.network.init(init_key, first))
         for name in self.frozen:
-            known = isinstance(params, dict) and name in params
-            check(known, "frozen", name, f"an entry of the parameters: {sorted(params)}")
-        opt_state = self._optimiser(hparams).init(self._apart(params)[0])
+            has_entry = isinstance(params, dict) and name in params
+            check(has_entry, "frozen", name, f"an entry of the parameters: {sorted(params)}")
+        opt_state = self._optimiser(hparams).init(self._split_frozen(params)[0])
         return TrainState(params, opt_state, data, hparams, key, jnp.zeros((), jnp.int32))
 
     def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
@@ -401,8 +401,8 @@ class SequenceTrainer:
             ),
         )
 
-    def _apart(self, params: Variables) -> tuple[Any, Any]:
-        """What is learnt, and what is frozen."""
+    def _split_frozen(self, params: Variables) -> tuple[Any, Any]:
+        """Returns the learnt parameters, and the frozen ones."""
         if not self.frozen:
             return params, {}
         learnt = {name: part for name, part in params.items() if name not in self.frozen}
@@ -418,7 +418,7 @@ class SequenceTrainer:
         metrics["gradient_norm"] = optax.tree.norm(grads)
         rate = learning_rate(self.config.schedule, state.hparams, state.updates)
         metrics["learning_rate"] = rate
-        learnt, rest = self._apart(state.params)
+        learnt, rest = self._split_frozen(state.params)
         steps, opt_state = self._optimiser(state.hparams).update(grads, state.opt_state, learnt)
         moved: Any = optax.apply_updates(learnt, steps)
         params = self._together(moved, rest)
@@ -440,8 +440,8 @@ class SequenceTrainer:
 
         def part(index: jax.Array) -> tuple[Any, Metrics]:
             start = (index * self.devices + device) * self._each
-            mine = jax.lax.dynamic_slice_in_dim(keys, start, self._each)
-            sequences = self.prepare(first.params, self.sample(mine, data))
+            part_keys = jax.lax.dynamic_slice_in_dim(keys, start, self._each)
+            sequences = self.prepare(first.params, self.sample(part_keys, data))
             dropout_key = jax.random.fold_in(jax.random.fold_in(key, index), _DROPOUT)
             dropout_key = jax.random.fold_in(dropout_key, device)
             return self._gradient_from(state, jax.lax.stop_gradient(sequences), dropout_key)
@@ -463,7 +463,7 @@ class SequenceTrainer:
 
         def of_one(model: tuple[Variables, ArrayTree, jax.Array]) -> tuple[Any, Metrics]:
             params, data, updates = model
-            terms = *self._apart(params), sequences, self.phase(data, updates), key
+            terms = *self._split_frozen(params), sequences, self.phase(data, updates), key
             return jax.grad(self._loss, has_aux=True)(*terms)
 
         models = state.params, state.data, state.updates

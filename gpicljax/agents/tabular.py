@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.agents.optimisation import counted
+from gpicljax.agents.optimisation import add_count
 from gpicljax.batching import donatable, select, strip_weak_types
 from gpicljax.checks import Count, Number, Rate, Share, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
@@ -95,7 +95,7 @@ def exploration(hparams: TabularHParams, count: jax.Array) -> jax.Array:
 def choose(
     keys: jax.Array, values: jax.Array, epsilon: jax.Array | float, first: bool = False
 ) -> jax.Array:
-    """Epsilon-greedy choice; of equally good actions a random one, or the first.
+    """Chooses epsilon-greedily; among equally good actions at random, or the first.
 
     Args:
       keys: typed keys `[B]`.
@@ -131,7 +131,7 @@ def _sizes(observations: spaces.Space, actions: spaces.Space) -> tuple[int, int]
 
 @struct.dataclass
 class TabularCarry:
-    """What the learner remembers of its trial.
+    """The learner's memory of its trial.
 
     Attributes:
       table: float `[B, S, A]`, the value of every action.
@@ -386,8 +386,8 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
             state,
             params=params,
             rollout=rollout,
-            episodes=counted(state.episodes, ended),
-            observations=counted(state.observations, acted),
+            episodes=add_count(state.episodes, ended),
+            observations=add_count(state.observations, acted),
         ), metrics
 
     @donatable

@@ -60,8 +60,8 @@ class TD3Config(OffPolicyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         divides = self.policy_delay >= 1 and self.updates_per_collect % self.policy_delay == 0
-        accepted = f"a divisor of updates_per_collect = {self.updates_per_collect}"
-        check(divides, "policy_delay", self.policy_delay, accepted)
+        accepted_values = f"a divisor of updates_per_collect = {self.updates_per_collect}"
+        check(divides, "policy_delay", self.policy_delay, accepted_values)
 
 
 def ddpg_config(**options: Any) -> TD3Config:
@@ -187,7 +187,7 @@ class TD3(OffPolicy[TrainState]):
         return self.explorer(state.hparams.exploration_noise, uniform)
 
     def explorer(self, noise: jax.Array | float, uniform: jax.Array | float = False) -> Agent:
-        """Gaussian noise of that deviation on the actor's actions, or, so often, uniform ones."""
+        """Returns an agent with Gaussian noise on actions, and a share of uniform actions."""
 
         def choose(key: jax.Array, action: jax.Array) -> jax.Array:
             return jnp.clip(action + noise * jax.random.normal(key, action.shape), -1, 1)
@@ -218,7 +218,7 @@ class TD3(OffPolicy[TrainState]):
         return self.fit_critics(state, batch, self.targets(noise_key, state, batch))
 
     def targets(self, key: jax.Array, state: TrainState, batch: NStepTransition) -> jax.Array:
-        """What the critics are drawn to, float `[N]`."""
+        """Returns the critics' targets, float `[N]`."""
         action = self.act(state.target_params, batch.following)
         if self.config.smooth_targets:
             noise = state.hparams.target_noise * jax.random.normal(key, action.shape)
@@ -231,7 +231,7 @@ class TD3(OffPolicy[TrainState]):
     def actor_step(
         self, state: TrainState, key: jax.Array, replay: ArrayTree
     ) -> tuple[TrainState, Metrics]:
-        """On the batch of the critics' step with the same key; then the targets follow."""
+        """Fits the actor on the critics' batch of the same key, then moves the targets."""
         batch = self.draw(jax.random.split(key)[0], replay, state.params)
 
         def loss_fn(network_params: ArrayTree) -> tuple[jax.Array, Metrics]:

@@ -1,4 +1,4 @@
-"""What tests of agents and trainers share."""
+"""Checks that tests of agents and trainers share."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ def keys_of(batch, seed=0):
 
 def timestep(batch, **fields):
     """One in which nothing is seen and nothing happens, but for these fields."""
-    no = jnp.zeros(batch, bool)
-    blank = TimeStep(jnp.zeros(batch, jnp.int32), jnp.zeros(batch), no, no, no, no, {})
+    false = jnp.zeros(batch, bool)
+    blank = TimeStep(jnp.zeros(batch, jnp.int32), jnp.zeros(batch), false, false, false, false, {})
     return blank._replace(**fields)
 
 
@@ -27,33 +27,33 @@ def raw(tree):
     return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
 
 
-def through_the_host(tree):
-    """As a checkpoint does it: numbers to numpy and back, typed keys by their data."""
+def round_trip(tree):
+    """Copies a tree to the host and back as a checkpoint does, typed keys by their data."""
 
-    def there_and_back(x):
+    def copy(x):
         if is_key(x):
             data = np.array(jax.device_get(jax.random.key_data(x)))
             return jax.random.wrap_key_data(jax.device_put(data), impl=jax.random.key_impl(x))
         return jax.device_put(np.array(jax.device_get(x)))
 
-    return jax.tree.map(there_and_back, tree)
+    return jax.tree.map(copy, tree)
 
 
 def assert_resumes_exactly(update, state):
     """A compiled update goes on from a state that was on the host as from the state itself."""
     count = update._cache_size()
     on, metrics = update(state)
-    resumed, resumed_metrics = update(through_the_host(state))
+    resumed, resumed_metrics = update(round_trip(state))
     jax.tree.map(np.testing.assert_array_equal, raw(resumed), raw(on))
     jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
     assert update._cache_size() == count  # nothing in it was weakly typed
     assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
 
 
-def assert_lane_is(together, i, alone, **tolerance):
+def assert_replica_is(batched, i, single, **tolerance):
     """Lane `i` of what was trained under `vmap` is what was trained alone."""
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a[i], b, **tolerance), raw(together), raw(alone)
+        lambda a, b: np.testing.assert_allclose(a[i], b, **tolerance), raw(batched), raw(single)
     )
 
 
@@ -68,17 +68,17 @@ def assert_seeds_are_the_seeds_alone(trainer, init, update, hparams, **tolerance
         state = init(keys[i], hparams)
         for _ in range(3):
             state, expected = update(state)
-        assert_lane_is((states, metrics), i, (state, expected), **tolerance)
+        assert_replica_is((states, metrics), i, (state, expected), **tolerance)
 
 
-def assert_same_run(one, spread, **tolerance):
-    """What was trained on one device and on several: floats agree, all else is equal."""
+def assert_same_run(single, spread, **tolerance):
+    """Asserts that a run on one device is that on several: floats agree, all else is equal."""
 
     def compare(path, a, b):
         check, allowed = np.testing.assert_array_equal, {}
         if np.issubdtype(a.dtype, np.floating):
             check, allowed = np.testing.assert_allclose, tolerance
-        where = jax.tree_util.keystr(path)
-        check(np.asarray(a), np.asarray(b), err_msg=where, **allowed)
+        path_text = jax.tree_util.keystr(path)
+        check(np.asarray(a), np.asarray(b), err_msg=path_text, **allowed)
 
-    jax.tree_util.tree_map_with_path(compare, raw(one), raw(spread))
+    jax.tree_util.tree_map_with_path(compare, raw(single), raw(spread))

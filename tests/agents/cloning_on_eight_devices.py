@@ -41,19 +41,19 @@ def chunk(trainer, vec):
 
 
 initial = jax.jit(whole.init)(jax.random.key(0), CloningHParams(teacher_share=0.3))
-one = jax.jit(chunk(whole, vec))
+run_single = jax.jit(chunk(whole, vec))
 state = initial
 for _ in range(5):
-    state, metrics = one(state)
+    state, metrics = run_single(state)
 
 mesh = make_mesh()
 part = vec.part(mesh.size)
-many = per_part(chunk(make(part, unroll=12, axis=AXIS), part), mesh, whole.partition)
+run_spread = per_part(chunk(make(part, unroll=12, axis=AXIS), part), mesh, whole.partition)
 spread = shard_parts(initial, mesh, whole.partition)
 assert spread.rollout.vstate.keys.addressable_shards[0].data.shape == (4,)
 assert spread.params["params"]["value"]["kernel"].sharding.is_fully_replicated
 for _ in range(5):
-    spread, spread_metrics = many(spread)
+    spread, spread_metrics = run_spread(spread)
 assert_same_run((state, metrics), (spread, spread_metrics), rtol=1e-4, atol=1e-5)
 assert int(state.updates) == 15
 print("all well")

@@ -39,21 +39,21 @@ def chunk(trainer):
 # Adam's epsilon is large enough not to blow rounding up, see test_ppo.
 hparams = dataclasses.replace(HPARAMS, learning_rate=3e-3)
 initial = jax.jit(whole.init)(jax.random.key(0), hparams)
-one = jax.jit(chunk(whole))
+run_single = jax.jit(chunk(whole))
 state = initial
 for _ in range(2):
-    state, metrics = one(state)
+    state, metrics = run_single(state)
 
 mesh = make_mesh()
 part = vec.part(mesh.size)
-many = per_part(
+run_spread = per_part(
     chunk(trainer_of(recurrent, part, AXIS, epochs=2, **options)), mesh, whole.partition
 )
 spread = shard_parts(initial, mesh, whole.partition)
 assert spread.rollout.vstate.keys.addressable_shards[0].data.shape == (2,)
 assert spread.params.network["params"]["value"]["kernel"].sharding.is_fully_replicated
 for _ in range(2):
-    spread, spread_metrics = many(spread)
+    spread, spread_metrics = run_spread(spread)
 assert_same_run((state, metrics), (spread, spread_metrics), rtol=1e-3, atol=1e-4)
 assert int(state.updates) == 10
 print("all well")

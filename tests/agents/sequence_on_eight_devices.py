@@ -11,16 +11,16 @@ from gpicljax.runtime.mesh import AXIS, per_part, shard_parts
 
 assert len(jax.devices()) == 8
 config = SequenceConfig(batch_size=32, microbatches=2, ramp=4)
-one = make(config)
-initial = one.init(jax.random.key(0), SequenceHParams(learning_rate=1e-2, warmup_updates=5))
-state, update = initial, jax.jit(one.update)
+single = make(config)
+initial = single.init(jax.random.key(0), SequenceHParams(learning_rate=1e-2, warmup_updates=5))
+state, update = initial, jax.jit(single.update)
 for _ in range(15):
     state, metrics = update(state)
 
 mesh = make_mesh()
-many = make(config, devices=mesh.size, axis=AXIS)
-spread = shard_parts(initial, mesh, many.partition)
-spread_update = per_part(many.update, mesh, many.partition)
+distributed = make(config, devices=mesh.size, axis=AXIS)
+spread = shard_parts(initial, mesh, distributed.partition)
+spread_update = per_part(distributed.update, mesh, distributed.partition)
 for _ in range(15):
     spread, spread_metrics = spread_update(spread)
 
@@ -35,11 +35,13 @@ assert int(spread.updates) == 15
 # The gradients are summed over devices once, with the metrics; the positions that count, for every
 # microbatch. Sequences are made without a word to other devices.
 program = read_hlo(spread_update.lower(spread).compile().as_text())
-kinds = {each.kind for each in program.collectives}
-whole = sum(each.bytes for each in program.collectives if not each.loops)
-parts = [each for each in program.collectives if each.loops]
+kinds = {collective.kind for collective in program.collectives}
+whole = sum(collective.bytes for collective in program.collectives if not collective.loops)
+parts = [collective for collective in program.collectives if collective.loops]
 gradients = sum(leaf.nbytes for leaf in jax.tree.leaves(initial.params))
 assert kinds == {"all-reduce"}, program.collectives
 assert gradients < whole <= gradients + 16, (gradients, whole)
-assert sum(each.bytes for each in parts) <= 4 and {len(each.loops) for each in parts} == {1}, parts
+assert sum(collective.bytes for collective in parts) <= 4 and {
+    len(part.loops) for part in parts
+} == {1}, parts
 print("all well")

@@ -25,8 +25,8 @@ class Model(nn.Module):
         return LSTMStack((self.size,), parent=None).initial_carry(batch)
 
     def unroll(self, carry, inputs, starts):
-        seen = jax.nn.one_hot(inputs, TOKENS, dtype=jnp.result_type(float))
-        outputs, carry = self.core.unroll(carry, seen, starts)
+        encoding = jax.nn.one_hot(inputs, TOKENS, dtype=jnp.result_type(float))
+        outputs, carry = self.core.unroll(carry, encoding, starts)
         return self.head(outputs), carry
 
     def step(self, carry, inputs, start):

@@ -31,27 +31,27 @@ def test_schedules_are_piecewise_linear():
     np.testing.assert_allclose(weights, [0, 5e-8, 1e-7, 5.5e-7, 5.5e-6, 1e-5, 1e-5], rtol=1e-5)
     np.testing.assert_allclose(noise, [0, 0.05, 0.1, 0.15, 0.6, 1, 1], rtol=1e-5)
     assert weights.dtype == noise.dtype == jnp.float32
-    for given, said in (
+    for arguments, message in (
         ({"updates": (0, 2, 2, 3)}, r"updates: got \(0, 2, 2, 3\)"),
         ({"updates": ()}, "updates: got"),
         ({"divergence": (0.0, 1.0)}, "divergence: got .*accepted: 4 numbers"),
         ({"noise": (0.0, 0.0, 0.0, -1.0)}, "noise: got"),
     ):
-        with pytest.raises(ValueError, match=said):
-            Schedules(**given)
+        with pytest.raises(ValueError, match=message):
+            Schedules(**arguments)
 
 
 def test_the_divergence_is_summed_over_latents():
     rng = np.random.default_rng(0)
     mean, log_variance = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 4))
-    found = divergence(jnp.asarray(mean), jnp.asarray(log_variance))
+    result = divergence(jnp.asarray(mean), jnp.asarray(log_variance))
     # The mean of log p / q over samples of p.
     deviation = np.exp(log_variance / 2)
     samples = mean + deviation * rng.normal(size=(100_000, 2, 3, 4))
-    each = samples**2 - ((samples - mean) / deviation) ** 2 - log_variance
-    estimate = each.sum(-1) / 2
+    terms = samples**2 - ((samples - mean) / deviation) ** 2 - log_variance
+    estimate = terms.sum(-1) / 2
     error = estimate.std(0) / np.sqrt(len(estimate))
-    assert found.shape == (2, 3) and (np.abs(found - estimate.mean(0)) < 4 * error).all()
+    assert result.shape == (2, 3) and (np.abs(result - estimate.mean(0)) < 4 * error).all()
 
 
 def test_noise_comes_from_the_key(key):
@@ -63,26 +63,26 @@ def test_noise_comes_from_the_key(key):
     def run(params, key):
         inputs = Inputs(images, jnp.ones(images.shape[:2]))
         silent = inputs._replace(noise=jnp.zeros_like(inputs.noise))
-        one = jax.tree.map(lambda x: x[0], inputs)
+        first = jax.tree.map(lambda x: x[0], inputs)
         return (
             network.unroll(params, None, inputs, None)[0],
             network.unroll(params, None, silent, None, key)[0],
             network.unroll(params, None, inputs, None, key)[0],
-            network.step(params, (), one, jnp.zeros(6, bool))[0],
+            network.step(params, (), first, jnp.zeros(6, bool))[0],
             SMALL.decode(params, SMALL.encode(params, images)[0]),
         )
 
     plain, silent, loud, step, decoded = run(params, key)
     assert plain["image"].shape == images.shape and plain["mean"].shape == (1, 6, 4)
     assert network.initial_carry(6) == ()
-    for other in (decoded, silent["image"], step["image"][None]):
-        np.testing.assert_allclose(plain["image"], other, atol=1e-6)
+    for image in (decoded, silent["image"], step["image"][None]):
+        np.testing.assert_allclose(plain["image"], image, atol=1e-6)
     assert np.abs(plain["image"] - loud["image"]).mean() > 1e-3
     np.testing.assert_allclose(plain["mean"], loud["mean"], atol=1e-6)
 
 
 @pytest.fixture(scope="module")
-def trained():
+def training():
     schedules = Schedules((0, 300), divergence=(1e-5, 1e-5), noise=(0.0, 1.0))
     config = SequenceConfig(batch_size=16, schedule="constant")
     trainer = make(config, SMALL, squares, schedules, images_per_key=2)
@@ -94,8 +94,8 @@ def trained():
     return trainer, first, state, *jax.device_get((metrics, darker))
 
 
-def test_what_there_is_to_see_is_learnt(trained):
-    trainer, first, state, metrics, darker = trained
+def test_what_there_is_to_see_is_learnt(training):
+    trainer, first, state, metrics, darker = training
     assert trainer.observations == 32 and int(state.updates) == 300
     # Four kinds of pictures: their mean is off by 3/16 of the bright pixels' square.
     mean_image = (200 / 255) ** 2 * 3 / 16

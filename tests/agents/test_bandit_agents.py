@@ -118,7 +118,7 @@ def test_ucb1s_regret_is_logarithmic_and_epsilon_greedys_is_not():
 
 
 def gaussian_study(agent, batch=4, length=120, horizon=10, trial=3):
-    """What an agent saw and did, over several trials of several episodes: numpy `[T, B, ...]`."""
+    """Returns an agent's records over several trials of several episodes: numpy `[T, B, ...]`."""
     env = gpicljax.make("GaussianBandit-v0", num_arms=3)
     vec = gpicljax.VectorEnv(
         env, batch, trial, resets="fresh", params=env.make_params(horizon=horizon)
@@ -136,14 +136,14 @@ def gaussian_study(agent, batch=4, length=120, horizon=10, trial=3):
 
 def test_ucb1s_index_is_that_of_a_loop():
     record = gaussian_study(bandits.ucb1(spaces.Discrete(3), 0.7))
-    seen = record.timestep
-    assert seen.trial_start.sum() > 4 and seen.last.sum() > 20
-    for b in range(seen.reward.shape[1]):
+    timestep = record.timestep
+    assert timestep.trial_start.sum() > 4 and timestep.last.sum() > 20
+    for b in range(timestep.reward.shape[1]):
         paid, pending = [], None
-        for t in range(seen.reward.shape[0]):
+        for t in range(timestep.reward.shape[0]):
             if pending is not None:
-                paid[pending].append(seen.reward[t, b])
-            if seen.trial_start[t, b]:
+                paid[pending].append(timestep.reward[t, b])
+            if timestep.trial_start[t, b]:
                 paid = [[], [], []]
             total = sum(map(len, paid))
             index = [
@@ -152,7 +152,7 @@ def test_ucb1s_index_is_that_of_a_loop():
             np.testing.assert_allclose(record.aux["scores"][t, b], index, rtol=2e-4, atol=2e-4)
             pending = record.action[t, b]
             assert record.aux["scores"][t, b][pending] == record.aux["scores"][t, b].max()
-            if seen.last[t, b]:
+            if timestep.last[t, b]:
                 pending = None
 
 
@@ -160,7 +160,7 @@ CONTEXTS = {"num_arms": 3, "context_size": 4}
 
 
 def contextual_study(agent, batch, length, horizon, trial, privileged=False, **static):
-    """As `gaussian_study`, of bandits with a context."""
+    """Returns the records of `gaussian_study` for bandits with a context."""
     env = gpicljax.make("ContextualBandit-v0", **CONTEXTS, **static)
     vec = gpicljax.VectorEnv(
         env,
@@ -189,17 +189,17 @@ def contextual_agent(**settings):
 
 def test_linucbs_index_is_that_of_a_loop():
     agent = contextual_agent(alpha=0.7, ridge=2.0)
-    seen, action, aux, _ = contextual_study(agent, batch=3, length=90, horizon=10, trial=3)
-    assert seen.trial_start.sum() > 3 and seen.last.sum() > 12
+    timesteps, action, aux, _ = contextual_study(agent, batch=3, length=90, horizon=10, trial=3)
+    assert timesteps.trial_start.sum() > 3 and timesteps.last.sum() > 12
     for b in range(3):
         pending = None
         for t in range(90):
-            context = seen.observation[t, b].astype(np.float64)
+            context = timesteps.observation[t, b].astype(np.float64)
             if pending is not None:
                 arm, before = pending
                 products[arm] += np.outer(before, before)  # noqa: F821
-                sums[arm] += seen.reward[t, b] * before  # noqa: F821
-            if seen.trial_start[t, b]:
+                sums[arm] += timesteps.reward[t, b] * before  # noqa: F821
+            if timesteps.trial_start[t, b]:
                 products = [2.0 * np.eye(4) for _ in range(3)]
                 sums = [np.zeros(4) for _ in range(3)]
             inverse = [np.linalg.inv(x) for x in products]
@@ -209,7 +209,7 @@ def test_linucbs_index_is_that_of_a_loop():
             ]
             np.testing.assert_allclose(aux["scores"][t, b], index, rtol=2e-4, atol=2e-4)
             assert index[action[t, b]] == pytest.approx(max(index), abs=1e-3)
-            pending = None if seen.last[t, b] else (action[t, b], context)
+            pending = None if timesteps.last[t, b] else (action[t, b], context)
 
 
 def test_linucb_learns_what_a_rule_without_context_cannot():
@@ -259,7 +259,7 @@ def test_deviations_are_kept_without_cancelling():
 
 
 def share_of_first(agent, pulls):
-    """How often the agent pulls the first arm, and the standard error."""
+    """Returns how often the agent pulls the first arm, and the standard error."""
     batch = pulls.action.shape[0]
     action, _, _ = jax.jit(agent.act)(keys_of(batch, 0), None, pulls, timestep(batch))
     share = float((np.asarray(action) == 0).mean())
@@ -311,9 +311,9 @@ def test_thompson_pulls_an_arm_as_often_as_it_is_best_under_normal_posteriors(sh
 def test_unknown_noise_is_measured():
     """Arms whose payments hardly vary are told apart sooner than the prior would have it."""
     pulls = pulls_of([9, 9], [9 * 0.5, 9 * 0.6], 9 * 0.01**2, batch=4_000)
-    known, _ = share_of_first(bandits.thompson_gaussian(TWO, 0.0, 1.0, 1.0), pulls)
+    assumed, _ = share_of_first(bandits.thompson_gaussian(TWO, 0.0, 1.0, 1.0), pulls)
     measured, _ = share_of_first(bandits.thompson_gaussian(TWO, 0.0, 1.0, 1.0, 1.1), pulls)
-    assert 0.3 < known < 0.5 and measured < known - 0.1
+    assert 0.3 < assumed < 0.5 and measured < assumed - 0.1
 
 
 # What counts --------------------------------------------------------------------------------------
@@ -347,8 +347,8 @@ def test_masks_are_honoured_and_ties_broken_at_random(agent):
     legal = np.arange(10) >= 6
     pulls = pulls_of([200] * 10, np.where(legal, 20, 180), batch=batch)
     mask = jnp.broadcast_to(jnp.asarray(legal), (batch, 10))
-    seen = timestep(batch, observation={"action_mask": mask})
-    action, _, _ = jax.jit(agent.act)(keys_of(len(seen.reward)), None, pulls, seen)
+    masked = timestep(batch, observation={"action_mask": mask})
+    action, _, _ = jax.jit(agent.act)(keys_of(len(masked.reward)), None, pulls, masked)
     counts = np.bincount(action, minlength=10)
     assert counts[:6].sum() == 0
     # Uniform over four: three degrees of freedom, p = 0.001.
@@ -396,7 +396,9 @@ def test_ucb1_counts_more_pulls_than_an_integer_holds():
     carry = agent.initial_carry(1)
     counts = jnp.full((1, 3), 2**30, jnp.int32)  # together beyond 2**31
     carry = carry.replace(counts=counts, sums=counts * jnp.array([0.2, 0.8, 0.5]))
-    no = jnp.zeros(1, bool)
-    seen = gpicljax.TimeStep(jnp.zeros(1, jnp.int32), jnp.zeros(1), no, no, no, no, {})
+    false = jnp.zeros(1, bool)
+    timestep = gpicljax.TimeStep(
+        jnp.zeros(1, jnp.int32), jnp.zeros(1), false, false, false, false, {}
+    )
     keys = jax.random.split(jax.random.key(0), 1)
-    assert agent.act(keys, (), carry, seen)[0].tolist() == [1]
+    assert agent.act(keys, (), carry, timestep)[0].tolist() == [1]

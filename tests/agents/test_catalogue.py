@@ -101,11 +101,11 @@ def test_both_players_of_a_game_are_trained(name):
     assert algorithm.refusal(env.observation_space(), env.action_space(), 2) is None
     vec = gpicljax.VectorEnv(env, 4, resets="fresh")
     counts = []
-    for own in (False, True):
+    for separate in (False, True):
         config = algorithm.config()
         if algorithm.trains:
-            options = {"mixing": "vdn"} if name == "r2d2" and not own else {}
-            config = dataclasses.replace(config, share_parameters=not own, **options)
+            options = {"mixing": "vdn"} if name == "r2d2" and not separate else {}
+            config = dataclasses.replace(config, share_parameters=not separate, **options)
         trainer = algorithm.make(algorithm.to_act(config), vec, algorithm.network())
 
         def study(key, trainer=trainer):
@@ -215,13 +215,13 @@ def test_random_actions_are_uniform_over_what_is_legal():
 def test_the_catalogue_is_open():
     """A registered rule is an algorithm like all others, and may teach."""
 
-    def told(config, env):
+    def build(config, env):
         def act(keys, params, carry, timestep):
             return timestep.privileged["best_arm"], {}, carry
 
         return Agent(lambda batch: (), act)
 
-    oracle = agents.algorithm_from_agent("the-best-arm", told, privileged=True)
+    oracle = agents.algorithm_from_agent("the-best-arm", build, privileged=True)
     try:
         assert agents.register_algorithm(oracle) is agents.register_algorithm(oracle)
         with pytest.raises(ValueError, match="algorithm: got 'ppo'; accepted: a name that is not"):

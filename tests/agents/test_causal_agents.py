@@ -10,7 +10,7 @@ from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
 from gpicljax.interface import TimeStep
-from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
 from gpicljax.networks.causal_model import (
     AUTOENCODER,
     MODEL,
@@ -26,7 +26,7 @@ from gpicljax.networks.policies import BinnedPolicy, GaussianPolicy, policy_for
 
 STEPS, BATCH, LATENT = 8, 16, 2
 ACTIONS = spaces.Discrete(2)
-PICTURES = standardised(autoencoder(AutoencoderSettings("patches", LATENT, width=4), (8, 8)))
+PICTURES = standardise(autoencoder(AutoencoderSettings("patches", LATENT, width=4), (8, 8)))
 POLICY = policy_for(ACTIONS)
 
 
@@ -51,7 +51,7 @@ def two_colours(keys, data=None):
     return Sequences(inputs, None, Targets(label, jnp.ones(last.shape, bool)))
 
 
-def trained(window):
+def train(window):
     """A model of these trials, with what it lost at every step."""
     settings = CausalModelSettings(layers=1, width=16, heads=2, masked=0.0, noisy=0.0)
     network = causal_network(settings, PICTURES, ACTIONS, capacity=STEPS)
@@ -67,15 +67,15 @@ def trained(window):
         before = state.params
         state, _ = jax.lax.scan(lambda s, _: trainer.update(s), state, None, 300)
         fresh = two_colours(jax.random.split(jax.random.key(1), 64))
-        found = sequence.evaluate(network, losses, state.params, fresh)
-        return before, state.params, jax.tree.map(lambda x: x.mean(1), found)
+        losses_found = sequence.evaluate(network, losses, state.params, fresh)
+        return before, state.params, jax.tree.map(lambda x: x.mean(1), losses_found)
 
     return network, *jax.vmap(run, (None, 0))(jax.random.key(0), window)
 
 
 @pytest.fixture(scope="module")
 def models():
-    return trained(jnp.asarray([UNLIMITED, 1], jnp.int32))
+    return train(jnp.asarray([UNLIMITED, 1], jnp.int32))
 
 
 def test_context_is_what_lets_it_imitate(models):
@@ -100,29 +100,29 @@ def test_it_acts_as_it_was_trained_and_dreams_what_comes(models):
     asleep = imagined_agent(network, POLICY, LATENT, greedy=True)
 
     def timestep(image, start):
-        no, nothing = jnp.zeros(counts, bool), jnp.zeros(counts)
-        return TimeStep(image, nothing, no, no, start, start, {}, None)
+        false, nothing = jnp.zeros(counts, bool), jnp.zeros(counts)
+        return TimeStep(image, nothing, false, false, start, start, {}, None)
 
     @jax.jit
     def play(params):
         """Shown its own actions' consequences: a world of two colours, awake for three steps."""
         keys = jax.random.split(jax.random.key(0), counts)
-        carry, image, seen, dreamt = awake.initial_carry(counts), images[0], [], []
+        carry, image, actions, dreamt = awake.initial_carry(counts), images[0], [], []
         for t in range(6):
             start = jnp.full(counts, t == 0)
             agent = awake if t < 3 else asleep
             action, aux, carry = agent.act(keys, params, carry, timestep(image, start))
-            seen.append(action)
+            actions.append(action)
             if t >= 3:
                 dreamt.append(jnp.abs(aux["image"] - image / 255).mean((1, 2, 3)))
             image = jnp.where(action[:, None, None, None] == 1, 255 - image, image)
-        return jnp.stack(seen), jnp.stack(dreamt), carry
+        return jnp.stack(actions), jnp.stack(dreamt), carry
 
     actions, errors, carry = play(params)
     # Once it has seen the first colour, it does what that says, awake or not.
     np.testing.assert_array_equal(actions, np.broadcast_to(sequences.targets.label[0], (6, 4)))
-    again = jax.jit(lambda p: PICTURES.decode(p, PICTURES.encode(p, images[0])[0]))
-    floor = np.abs(again(params[AUTOENCODER]) - images[0] / 255).mean((1, 2, 3))
+    reconstruct = jax.jit(lambda p: PICTURES.decode(p, PICTURES.encode(p, images[0])[0]))
+    floor = np.abs(reconstruct(params[AUTOENCODER]) - images[0] / 255).mean((1, 2, 3))
     assert np.abs(errors - floor).max() < 0.1
     np.testing.assert_array_equal(carry.decisions, 6)
 

@@ -94,8 +94,8 @@ def test_a_clone_of_the_mazes_privileged_agent_sees_what_it_can():
     assert sighted > blind + 0.15, (sighted, blind)
     assert np.isfinite(metrics["loss"]).all()
     # The teacher's memory went along: what it has kept is more than what is in view now.
-    kept, now = memories.teacher.kept.sum((-1, -2)), memories.teacher.recent[0].sum((-1, -2))
-    assert (kept > now).mean() > 0.5
+    kept, in_view = memories.teacher.kept.sum((-1, -2)), memories.teacher.recent[0].sum((-1, -2))
+    assert (kept > in_view).mean() > 0.5
     # What is privileged is told to the teacher alone.
     assert jax.tree.structure(memories.student) == jax.tree.structure(
         cloning.make(cloning.CloningConfig(), vec, network, teacher).agent().initial_carry(1)

@@ -41,7 +41,7 @@ HPARAMS = dqn.DQNHParams(
 
 def plain_transitions(observation, action, reward, terminated, truncated, start, n_step):
     """(place, reward, discount, where it leads to) for every action that counts."""
-    made = []
+    tuples = []
     last = terminated | truncated
     for t in range(len(action) - n_step + 1):
         if last[t] or start[t + 1]:
@@ -53,8 +53,8 @@ def plain_transitions(observation, action, reward, terminated, truncated, start,
             place += 1
             total += factor * reward[place]
             factor *= GAMMA
-        made.append((t, total, 0.0 if terminated[place] else factor, observation[place]))
-    return made
+        tuples.append((t, total, 0.0 if terminated[place] else factor, observation[place]))
+    return tuples
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -69,15 +69,15 @@ def test_transitions(seed, n_step):
     start = np.append(False, (terminated | truncated)[:-1] & (draw.random(length - 1) < 0.5))
     start |= draw.random(length) < 0.1
     observation, action = np.arange(length), draw.integers(3, size=length - 1)
-    no = np.zeros(length, bool)
-    timestep = TimeStep(observation, reward, terminated, truncated, no, start, {})
-    made, valid = jax.jit(transitions, static_argnums=2)(
+    false = np.zeros(length, bool)
+    timestep = TimeStep(observation, reward, terminated, truncated, false, start, {})
+    items, valid = jax.jit(transitions, static_argnums=2)(
         jax.tree.map(jnp.asarray, timestep), jnp.asarray(action), n_step, GAMMA
     )
     expected = plain_transitions(observation, action, reward, terminated, truncated, start, n_step)
     np.testing.assert_array_equal(np.flatnonzero(valid), [t for t, *_ in expected])
     assert 5 < len(expected) < length - n_step
-    kept = jax.tree.map(lambda x: np.asarray(x)[np.asarray(valid)], made)
+    kept = jax.tree.map(lambda x: np.asarray(x)[np.asarray(valid)], items)
     np.testing.assert_array_equal(kept.observation, [t for t, *_ in expected])
     np.testing.assert_array_equal(kept.action, action[[t for t, *_ in expected]])
     np.testing.assert_allclose(kept.reward, [g for _, g, _, _ in expected], atol=1e-5)
@@ -86,13 +86,13 @@ def test_transitions(seed, n_step):
 
 
 def test_targets_are_r2d2s():
-    """Where nothing is left over at the end, rlax's n-step returns are the same numbers."""
+    """Compares with rlax's n-step returns; nothing is left over at the end."""
     draw = np.random.default_rng(0)
     reward, value = jnp.asarray(draw.normal(size=(2, 12)), jnp.float32)
-    no = jnp.zeros(12, bool)
-    terminated, truncated = no.at[4].set(True), no.at[8].set(True)
-    timestep = TimeStep(jnp.arange(12), reward, terminated, truncated, no, no, {})
-    made, valid = jax.device_get(
+    false = jnp.zeros(12, bool)
+    terminated, truncated = false.at[4].set(True), false.at[8].set(True)
+    timestep = TimeStep(jnp.arange(12), reward, terminated, truncated, false, false, {})
+    items, valid = jax.device_get(
         jax.jit(transitions, static_argnums=2)(timestep, jnp.zeros(11, jnp.int32), 3, GAMMA)
     )
     reward, value, terminated, truncated = jax.device_get((reward, value, terminated, truncated))
@@ -100,7 +100,7 @@ def test_targets_are_r2d2s():
     discounts = np.float32(GAMMA) * (1 - terminated[1:].astype(np.float32))
     targets = jax.jit(n_step_targets, static_argnums=4)
     expected = np.asarray(targets(reward[1:], discounts, goes_on, value[1:], 3))
-    targets = made.reward + made.discount * value[made.following]
+    targets = items.reward + items.discount * value[items.following]
     np.testing.assert_allclose(targets[valid], expected[:9][valid], atol=1e-5)
 
 
@@ -119,7 +119,7 @@ def trainer_of(**config):
 
 
 @functools.cache
-def compiled(**config):
+def compile_trainer(**config):
     trainer = trainer_of(**config)
     return jax.jit(trainer.init), jax.jit(trainer.update)
 
@@ -127,14 +127,14 @@ def compiled(**config):
 @pytest.mark.parametrize("n_step", daily([3], [1, 3]))
 def test_replay_holds_every_transition_once(n_step):
     """Over several updates, the replay is what one long recording of the same run amounts to."""
-    init, update = compiled(n_step=n_step)
+    init, update = compile_trainer(n_step=n_step)
     state = init(jax.random.key(0), HPARAMS)
     # Copies of the first step's noise show which observation is which.
-    seen = [np.asarray(state.rollout.timestep.observation["noise"])]
+    observations = [np.asarray(state.rollout.timestep.observation["noise"])]
     ends = [np.zeros(ENVS, bool)]
     for _ in range(4):
         state, metrics = update(state)
-        seen.append(np.asarray(state.rollout.timestep.observation["noise"]))
+        observations.append(np.asarray(state.rollout.timestep.observation["noise"]))
         ends.append(np.asarray(state.rollout.timestep.last))
     stored = np.asarray(state.replay.priorities) > 0
     items = jax.tree.map(lambda x: np.asarray(x)[stored], state.replay.items)
@@ -144,8 +144,8 @@ def test_replay_holds_every_transition_once(n_step):
     assert 4 * PERIOD * ENVS * 0.6 < len(starts) + (n_step - 1) * ENVS <= 4 * PERIOD * ENVS
     for time in range(4):
         for b in range(ENVS):
-            found = (starts == seen[time][b]).all(-1).any()
-            assert found != ends[time][b]  # an ignored action is no transition
+            is_stored = (starts == observations[time][b]).all(-1).any()
+            assert is_stored != ends[time][b]  # an ignored action is no transition
     # One-step transitions lead to where the next one starts, or to the end of an episode.
     if n_step == 1:
         following = {tuple(x) for x in items.following["noise"]}
@@ -159,7 +159,7 @@ def test_replay_holds_every_transition_once(n_step):
 @pytest.mark.parametrize("double", daily([True], [True, False]))
 def test_one_update_is_the_definitions(double):
     """With as many priorities in one draw as there is total priority, the batch is all of it."""
-    init, update = compiled(double=double, batch_size=2 * PERIOD * ENVS, replay_capacity=24)
+    init, update = compile_trainer(double=double, batch_size=2 * PERIOD * ENVS, replay_capacity=24)
     state, _ = update(init(jax.random.key(1), HPARAMS))
     noise = lambda p: p + 0.3 * jax.random.normal(jax.random.key(2), p.shape)  # noqa: E731
     noisy = jax.jit(lambda params: jax.tree.map(noise, params))
@@ -213,7 +213,7 @@ def test_one_update_is_the_definitions(double):
 
 @pytest.mark.parametrize("target", ["hard", "polyak"])
 def test_targets_are_copied_every_period_or_averaged(target):
-    init, update = compiled(target=target)
+    init, update = compile_trainer(target=target)
     state = init(jax.random.key(2), HPARAMS)
     for step in range(1, 5):
         before, (state, _) = state, update(state)
@@ -230,7 +230,7 @@ def test_targets_are_copied_every_period_or_averaged(target):
 
 
 def test_nothing_is_learnt_before_the_replay_is_filled():
-    init, update = compiled(min_replay=25)
+    init, update = compile_trainer(min_replay=25)
     first = init(jax.random.key(3), HPARAMS)
     state, counts = first, []
     for _ in range(4):
@@ -243,7 +243,7 @@ def test_nothing_is_learnt_before_the_replay_is_filled():
 
 
 def test_priorities_follow_the_errors_if_told():
-    init, update = compiled()
+    init, update = compile_trainer()
     uniform, prioritised = (
         init(jax.random.key(4), dataclasses.replace(HPARAMS, priority_exponent=alpha))
         for alpha in (0.0, 0.8)
@@ -258,7 +258,7 @@ def test_priorities_follow_the_errors_if_told():
 
 
 def test_a_state_resumes_exactly_through_the_host():
-    init, update = compiled(n_step=3)
+    init, update = compile_trainer(n_step=3)
     state = init(jax.random.key(5), HPARAMS)
     for _ in range(2):
         state, _ = update(state)
@@ -267,7 +267,7 @@ def test_a_state_resumes_exactly_through_the_host():
 
 @pytest.mark.slow
 def test_seeds_under_vmap_are_the_seeds_alone():
-    init, update = compiled(n_step=3)
+    init, update = compile_trainer(n_step=3)
     trainer = trainer_of(n_step=3)
     assert_seeds_are_the_seeds_alone(trainer, init, update, HPARAMS, atol=3e-5)
 

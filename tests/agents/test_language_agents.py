@@ -70,13 +70,13 @@ def test_a_model_learns_to_continue_what_it_reads():
     def study(key):
         state = trainer.init(key, hparams)
         state, metrics = jax.lax.scan(lambda s, _: trainer.update(s), state, None, 150)
-        told = []
+        records = []
         for greedy in (True, False):
             agent = trainer.agent(greedy=greedy)
             start = start_rollout(jax.random.key(1), fresh, agent)
             keep = lambda r: (r.next_timestep.reward, r.action, r.aux["logits"])  # noqa: E731
-            told.append(rollout(fresh, agent, state.params, start, LENGTH - 1, keep)[1])
-        return told, metrics
+            records.append(rollout(fresh, agent, state.params, start, LENGTH - 1, keep)[1])
+        return records, metrics
 
     keys = jax.random.split(jax.random.key(0), 3)
     ((reward, action, logits), (sampled, *_)), metrics = study(keys)

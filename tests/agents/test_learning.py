@@ -85,9 +85,9 @@ def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial(kind, le
         "episodes_per_trial": 4, "resets": "fresh", "params": env.make_params(horizon=5)
     }  # fmt: skip
     vec, fresh = (gpicljax.VectorEnv(env, n, **options) for n in (128, 2048))
-    both = env.observation_space(), env.action_space()
-    parts = MemorySettings(kind, (32,), window=24).make(*both)
-    network = as_network(RecurrentActorCritic(*both, (32,), *parts))
+    space_pair = env.observation_space(), env.action_space()
+    parts = MemorySettings(kind, (32,), window=24).make(*space_pair)
+    network = as_network(RecurrentActorCritic(*space_pair, (32,), *parts))
     config = ppo.PPOConfig(unroll=24, minibatches=4, horizon="trial")
     hparams = ppo.PPOHParams(learning_rate=learning_rate, discount=0.9, gae_lambda=0.9)
     trainer = ppo.make(config, vec, network)

@@ -1,4 +1,4 @@
-"""What does not count may be anything, NaN too: losses, gradients and statistics leave it out."""
+"""Tests that losses, gradients and statistics leave out masked values, even NaN."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -27,8 +27,8 @@ class Over(Lottery):
     """A lottery at whose end no action is legal."""
 
     def observe(self, state, task):
-        seen, over = super().observe(state, task), state.time >= state.length
-        return seen | {"action_mask": seen["action_mask"] & ~over}
+        observation, over = super().observe(state, task), state.time >= state.length
+        return observation | {"action_mask": observation["action_mask"] & ~over}
 
 
 def trainer_of(name, vec):
@@ -98,6 +98,6 @@ def test_a_target_that_does_not_count_has_no_gradient():
 
 
 def test_moments_leave_out_what_has_no_weight():
-    seen = jnp.array([[1.0], [NAN], [3.0]])
-    moments = update_moments(no_moments(seen[0]), seen, jnp.array([1.0, 0.0, 1.0]))
+    values = jnp.array([[1.0], [NAN], [3.0]])
+    moments = update_moments(no_moments(values[0]), values, jnp.array([1.0, 0.0, 1.0]))
     assert (moments.count, moments.mean[0], moments.variance[0]) == (2, 2, 1)

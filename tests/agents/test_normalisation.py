@@ -62,7 +62,7 @@ def test_what_never_changed_stays_finite():
 
 def test_the_variance_stays_when_the_count_cannot_grow():
     """A float32 counts to 2**24 in ones; the squares of what comes then may not pile up."""
-    seen = jax.random.normal(jax.random.key(0), (2**18, 8))
+    values = jax.random.normal(jax.random.key(0), (2**18, 8))
 
     @jax.jit
     def more(moments):
@@ -70,11 +70,11 @@ def test_the_variance_stays_when_the_count_cannot_grow():
             def each(moments, x):
                 return update_moments(moments, x[None], jnp.ones(1)), None
 
-            return jax.lax.scan(each, moments, seen)[0], None
+            return jax.lax.scan(each, moments, values)[0], None
 
         return jax.lax.scan(one, moments, None, 16)[0]
 
-    start = no_moments(seen[0]).replace(count=jnp.float32(2**24))
+    start = no_moments(values[0]).replace(count=jnp.float32(2**24))
     after = more(start)
     np.testing.assert_allclose(after.variance, 1, atol=0.02)
     np.testing.assert_allclose(after.mean, 0, atol=0.02)

@@ -38,7 +38,7 @@ def test_a_module_and_a_name(drift):
 
 
 def test_an_installed_package_names_its_algorithms(drift, monkeypatch):
-    monkeypatch.setattr(algorithm, "_installed", lambda: {"drift": "own_drift"})
+    monkeypatch.setattr(algorithm, "_entry_points", lambda: {"drift": "own_drift"})
     assert algorithm.is_known("drift") and not algorithm.is_known("own_drift:drift")
     assert agents.get_algorithm("drift").name == "drift"
 

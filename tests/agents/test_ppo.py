@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from agent_checks import assert_lane_is, assert_resumes_exactly
+from agent_checks import assert_replica_is, assert_resumes_exactly
 from flax import struct
 from lottery import ENV
 from ppo_subjects import ENVS, GAMMA, HPARAMS, LAMBDA, STEPS, network_of, trainer_of, vec_of
@@ -63,15 +63,15 @@ def test_advantages_at_the_ends_in_numbers():
     """Three steps each: an end, the step that is ignored, a first step."""
     values = jnp.array([1.0, 10.0, 100.0, 1000.0])
     rewards = jnp.array([2.0, 0.0, 0.0])
-    no, first, second = (jnp.array(x, bool) for x in ([0, 0, 0], [1, 0, 0], [0, 1, 0]))
+    never, first, second = (jnp.array(x, bool) for x in ([0, 0, 0], [1, 0, 0], [0, 1, 0]))
 
-    def of(terminated, over):
+    def advantage(terminated, over):
         return float(generalised_advantages(rewards, terminated, over, second, values, 0.5, 1.0)[0])
 
-    assert of(first, first) == 2 - 1  # terminated: nothing beyond
-    assert of(no, first) == 2 + 0.5 * 10 - 1  # cut off: the value of what was seen last
+    assert advantage(first, first) == 2 - 1  # terminated: nothing beyond
+    assert advantage(never, first) == 2 + 0.5 * 10 - 1  # cut off: the value of what was seen last
     # Another episode of the trial follows: its value, and no discount for the step in between.
-    assert of(no, no) == 2 + 0.5 * (100 - 100 + 0.5 * 1000) - 1
+    assert advantage(never, never) == 2 + 0.5 * (100 - 100 + 0.5 * 1000) - 1
 
 
 # One whole update ---------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def play(vec, network, params, state):
     return steps, output.value
 
 
-def stacked(steps, get):
+def stack(steps, get):
     return jax.tree.map(lambda *x: np.stack(x), *[get(step) for step in steps])
 
 
@@ -121,16 +121,16 @@ def one_update(horizon):
 @pytest.mark.parametrize("horizon", daily(["episode"], ["episode", "trial"]))
 def test_one_update_is_the_definitions(horizon):
     state, after, metrics, steps, closing = one_update(horizon)
-    inputs = stacked(steps, lambda s: s[0])
-    starts = stacked(steps, lambda s: s[1].trial_start)
-    ignored = np.asarray(stacked(steps, lambda s: s[1].last))
-    actions = stacked(steps, lambda s: s[3])
-    values = np.concatenate([stacked(steps, lambda s: s[4].value), closing[None]])
+    inputs = stack(steps, lambda s: s[0])
+    starts = stack(steps, lambda s: s[1].trial_start)
+    ignored = np.asarray(stack(steps, lambda s: s[1].last))
+    actions = stack(steps, lambda s: s[3])
+    values = np.concatenate([stack(steps, lambda s: s[4].value), closing[None]])
     rewards, ends, terminated = (
-        np.asarray(stacked(steps, lambda s, f=f: getattr(s[5], f)))
+        np.asarray(stack(steps, lambda s, f=f: getattr(s[5], f)))
         for f in ("reward", "last", "terminated")
     )
-    final = np.asarray(stacked(steps, lambda s: s[6].episode)) == 1
+    final = np.asarray(stack(steps, lambda s: s[6].episode)) == 1
     assert ends.sum() > 8 and (ends & ~terminated).any() and (ends & ~final).any()
     over = ends if horizon == "episode" else ends & final
     recorded = rewards, terminated & over, over, ignored, values
@@ -164,9 +164,9 @@ def test_one_update_is_the_definitions(horizon):
 
     @jax.jit
     def learn(params, opt_state):
-        grads, told = jax.grad(loss, has_aux=True)(params)
+        grads, parts = jax.grad(loss, has_aux=True)(params)
         changes, _ = optimiser.update(grads, opt_state, params)
-        return optax.apply_updates(params, changes), optax.tree.norm(grads), *told
+        return optax.apply_updates(params, changes), optax.tree.norm(grads), *parts
 
     expected, norm, errors, entropy = jax.device_get(learn(state.params.network, state.opt_state))
     np.testing.assert_allclose(metrics["value_loss"], errors, rtol=1e-4)
@@ -241,7 +241,7 @@ def test_windows_of_the_gradient_start_from_the_memories_of_the_rollout():
 )
 def test_each_epoch_goes_once_through_everything(recurrent, config):
     """Without a step of the optimiser, the mean over the minibatches is that of the whole."""
-    still = dataclasses.replace(HPARAMS, learning_rate=0.0)
+    frozen = dataclasses.replace(HPARAMS, learning_rate=0.0)
     metrics = []
     for options in (config, {}):
         # Steps that are ignored would make minibatches differ in weight.
@@ -250,7 +250,7 @@ def test_each_epoch_goes_once_through_everything(recurrent, config):
         trainer = trainer_of(
             recurrent, vec, epochs=2, normalise_advantages=False, **{"window": None, **options}
         )
-        state = jax.jit(trainer.init)(jax.random.key(2), still)
+        state = jax.jit(trainer.init)(jax.random.key(2), frozen)
         metrics.append(jax.jit(trainer.update)(state)[1])
     for name in ("policy_loss", "value_loss", "entropy"):
         np.testing.assert_allclose(metrics[0][name], metrics[1][name], rtol=1e-4)
@@ -261,8 +261,8 @@ class Endless(type(ENV)):
 
     def transition(self, key, state, action, task):
         moved = super().transition(key, state, action, task)
-        no = jnp.zeros((), bool)
-        return moved._replace(terminated=no, truncated=no)
+        false = jnp.zeros((), bool)
+        return moved._replace(terminated=false, truncated=false)
 
 
 ENDLESS = Endless()
@@ -303,7 +303,7 @@ def test_seeds_under_vmap_are_the_seeds_alone():
         state = init(keys[i], dataclasses.replace(HPARAMS, learning_rate=rates[i]))
         for _ in range(2):
             state, expected = update(state)
-        assert_lane_is((states, metrics), i, (state, expected), rtol=1e-4, atol=3e-5)
+        assert_replica_is((states, metrics), i, (state, expected), rtol=1e-4, atol=3e-5)
 
 
 @pytest.mark.slow
@@ -331,11 +331,11 @@ def test_scales_are_those_of_what_was_seen():
     after, _ = update(state)
     # The rollout of the first update is unscaled: play it.
     steps, _ = play(vec_of(), network_of(True), state.params.network, state.rollout)
-    seen = np.concatenate([s[1].observation["noise"] for s in steps])
+    noise = np.concatenate([s[1].observation["noise"] for s in steps])
     scale = after.params.scale
     assert float(scale.count) == STEPS * ENVS
-    np.testing.assert_allclose(scale.mean["noise"], seen.mean(0), atol=1e-5)
-    np.testing.assert_allclose(scale.variance["noise"], seen.var(0), atol=1e-5)
+    np.testing.assert_allclose(scale.mean["noise"], noise.mean(0), atol=1e-5)
+    np.testing.assert_allclose(scale.variance["noise"], noise.var(0), atol=1e-5)
     returns, running = [], np.zeros(ENVS)
     for _, timestep, _, _, _, following, _ in steps:
         running = GAMMA * running + np.asarray(following.reward)

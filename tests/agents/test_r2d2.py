@@ -16,7 +16,7 @@ import numpy as np
 import optax
 import pytest
 import rlax
-from agent_checks import assert_lane_is, assert_resumes_exactly, raw
+from agent_checks import assert_replica_is, assert_resumes_exactly, raw
 from lottery import ACTIONS, ACTORS, ENV, Lottery, State
 from variants import daily
 
@@ -181,8 +181,8 @@ def test_n_step_targets_are_rlaxs_within_an_episode():
     discounts = jnp.full(9, 0.9).at[4].set(0)
     for rescale, pair in ((False, rlax.IDENTITY_PAIR), (True, rlax.SIGNED_HYPERBOLIC_PAIR)):
         expected = rlax.transformed_n_step_returns(pair, rewards, discounts, values, 3)
-        ours = returns.n_step_targets(rewards, discounts, jnp.ones(9), values, 3, rescale)
-        np.testing.assert_allclose(ours, expected, atol=1e-5)
+        actual = returns.n_step_targets(rewards, discounts, jnp.ones(9), values, 3, rescale)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_n_step_targets_have_no_gradient():
@@ -208,8 +208,8 @@ def bandit_network(q_values):
 
 
 def timestep_of(observation, batch):
-    no = jnp.zeros(batch, bool)
-    return TimeStep(observation, jnp.zeros(batch), no, no, no, no, {})
+    false = jnp.zeros(batch, bool)
+    return TimeStep(observation, jnp.zeros(batch), false, false, false, false, {})
 
 
 def test_actors_epsilons():
@@ -248,10 +248,10 @@ def test_greedy_takes_the_best_legal_action():
 
 
 def test_memory_and_last_action_are_cleared_at_trial_starts():
-    seen = {}
+    calls = {}
 
     def step(params, carry, inputs, start):
-        seen.update(inputs=inputs, start=start)
+        calls.update(inputs=inputs, start=start)
         return QOutput(jnp.zeros((2, 2)), {}), carry
 
     agent = q_agent(bandit_network([0.0, 0.0])._replace(step=step), 2)
@@ -259,9 +259,9 @@ def test_memory_and_last_action_are_cleared_at_trial_starts():
     timestep = timestep_of(jnp.zeros((2, 3)), 2)
     timestep = timestep._replace(trial_start=jnp.array([True, False]), reward=jnp.array([0.0, 2.0]))
     agent.act(jax.random.split(jax.random.key(0)), None, carry, timestep)
-    np.testing.assert_array_equal(seen["inputs"].last_action, [-1, 1])
-    np.testing.assert_array_equal(seen["inputs"].last_reward, [0, 2])
-    np.testing.assert_array_equal(seen["start"], [True, False])
+    np.testing.assert_array_equal(calls["inputs"].last_action, [-1, 1])
+    np.testing.assert_array_equal(calls["inputs"].last_reward, [0, 2])
+    np.testing.assert_array_equal(calls["start"], [True, False])
 
 
 # Collecting ---------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ def test_stored_carries_reproduce_what_the_actors_computed(overlap):
 
 
 @functools.cache
-def compiled(burn_in, constant_burn_in, auxiliary):
+def compile_loss(burn_in, constant_burn_in, auxiliary):
     """Outputs after the burn-in, and the gradients of the loss towards given targets."""
 
     def outputs(params, sequence):
@@ -375,9 +375,9 @@ def compiled(burn_in, constant_burn_in, auxiliary):
         errors = targets - (q_values[:-1] * jax.nn.one_hot(action, ACTIONS)).sum(-1)
         q_loss = (0.5 * errors**2 * weights * counted).sum() / counted.sum()
         noise = late.observation["noise"]
-        wanted = (noise[:-1, :, 0] > 0) & ~late.terminated[:-1] & ~late.truncated[:-1]
+        counts = (noise[:-1, :, 0] > 0) & ~late.terminated[:-1] & ~late.truncated[:-1]
         gap = ((predictions["noise"][:-1] - noise[1:]) ** 2).mean(-1)
-        side = (gap * wanted).sum() / wanted.sum()
+        side = (gap * counts).sum() / counts.sum()
         return q_loss + 0.7 * side if auxiliary else q_loss, (q_loss, side, errors)
 
     return jax.jit(outputs), jax.jit(jax.grad(loss, has_aux=True))
@@ -394,13 +394,13 @@ class Oracle:
     endings_excluded: bool = True
 
     @property
-    def compiled(self):
-        return compiled(self.config.burn_in, self.constant_burn_in, self.auxiliary)
+    def loss_functions(self):
+        return compile_loss(self.config.burn_in, self.constant_burn_in, self.auxiliary)
 
     def targets(self, state, sequence):
         """Targets and the mask of what counts, `[T, B]`, from values in plain Python."""
         config, discount = self.config, float(state.hparams.discount)
-        outputs = compiled(config.burn_in, True, self.auxiliary)[0]
+        outputs = compile_loss(config.burn_in, True, self.auxiliary)[0]
         online = np.asarray(outputs(state.params, sequence).q_values)
         late = jax.tree.map(lambda x: np.asarray(x)[config.burn_in :], sequence.timestep)
         legal = late.observation["action_mask"]
@@ -413,8 +413,8 @@ class Oracle:
             # Rewards behind the sequence's end are unknown, unless the episode's came first.
             ended = late.terminated[1:] | late.truncated[1:]
             for t, b in np.ndindex(counted.shape):
-                known = t + config.n_step <= len(counted) or ended[t:, b].any()
-                counted[t, b] &= known
+                is_known = t + config.n_step <= len(counted) or ended[t:, b].any()
+                counted[t, b] &= is_known
         target = np.asarray(outputs(state.target_params or state.params, sequence).q_values)
         candidates = np.where(legal, online, -np.inf) if self.masked_target else online
         best = candidates.argmax(-1)
@@ -442,7 +442,7 @@ class Oracle:
         weights = (len(priorities) * share) ** -float(hparams.importance_exponent)
         weights = weights / weights.max()
         targets, counted = self.targets(state, sequence)
-        gradients, (q_loss, auxiliary, errors) = self.compiled[1](
+        gradients, (q_loss, auxiliary, errors) = self.loss_functions[1](
             state.params, sequence, jnp.asarray(targets, jnp.float32), counted, weights
         )
         size, eta = np.abs(errors) * counted, float(hparams.priority_eta)
@@ -454,7 +454,7 @@ class Oracle:
 
 
 @functools.cache
-def started():
+def filled_state():
     """A state before its first update: target network unlike the online one, priorities set."""
     trainer = r2d2.make(BASE, VEC, NETWORK)
     state = jax.jit(trainer.init)(jax.random.key(2), HPARAMS)
@@ -496,10 +496,10 @@ def compiled_update(name):
 
 
 @functools.cache
-def updated(name):
+def run_update(name):
     """(oracle, trainer's compiled update, state before, state after, metrics) of a case."""
     config, auxiliary = configuration(name)
-    state = started()
+    state = filled_state()
     if not config.bootstrap:
         state = state.replace(target_params=None)
     update = compiled_update(name)
@@ -518,7 +518,7 @@ def at_most(actual, expected, tolerance):
 
 @pytest.mark.parametrize("name", daily(["table 5"], CASES))
 def test_one_update_is_the_definitions(name):
-    oracle, _, before, after, metrics = updated(name)
+    oracle, _, before, after, metrics = run_update(name)
     # The old sequences were at 2, new ones come in at the highest so far, 1: nine in all.
     priorities = np.array([1, 1, 1, 2, 2, 2])
     q_loss, auxiliary, gradients, renewed = oracle.update(before, after.replay.items, priorities)
@@ -547,7 +547,7 @@ def test_one_update_is_the_definitions(name):
 
 @pytest.mark.parametrize("rule", ["masked_target", "constant_burn_in", "endings_excluded"])
 def test_every_rule_matters(rule):
-    oracle, _, before, after, metrics = updated("table 5")
+    oracle, _, before, after, metrics = run_update("table 5")
     broken = dataclasses.replace(oracle, **{rule: False})
     priorities = np.array([1, 1, 1, 2, 2, 2])
     q_loss, _, gradients, _ = broken.update(before, after.replay.items, priorities)
@@ -592,11 +592,11 @@ def test_the_double_q_target_honours_masks():
 
 
 def test_without_stored_carries_only_what_follows_a_trials_start_is_learnt():
-    state = started()
+    state = filled_state()
     config = dataclasses.replace(BASE, burn_in=0)
     bare = dataclasses.replace(config, carries="none")
     stored, none = (r2d2.make(c, VEC, NETWORK).update.__self__ for c in (config, bare))
-    assert none.kept(state.rollout.carry).core == ()
+    assert none.stored_carry(state.rollout.carry).core == ()
     sequence, weights = time_major(state.replay.items), jnp.ones(2 * ACTORS)
     arguments = state.params, state.target_params, state.hparams
     gradient = {
@@ -612,16 +612,16 @@ def test_without_stored_carries_only_what_follows_a_trials_start_is_learnt():
     expected = gradient["stored"](*arguments, starting(0), weights)
     at_most(gradient["none"](*arguments, starting(0), weights), expected, 1e-6)
     # What lies before the start does not matter either.
-    later = starting(3)
-    noise = later.timestep.observation["noise"].at[:3].add(0.5)
-    seen = later.timestep.observation | {"noise": noise}
-    changed = later._replace(timestep=later.timestep._replace(observation=seen))
-    first = gradient["none"](*arguments, later, weights)
+    shifted = starting(3)
+    noise = shifted.timestep.observation["noise"].at[:3].add(0.5)
+    observation = shifted.timestep.observation | {"noise": noise}
+    changed = shifted._replace(timestep=shifted.timestep._replace(observation=observation))
+    first = gradient["none"](*arguments, shifted, weights)
     at_most(gradient["none"](*arguments, changed, weights), first, 1e-6)
     assert float(optax.tree.norm(first)) > 1e-3
     # Without a start there is nothing to learn from.
-    nothing = later._replace(
-        timestep=later.timestep._replace(trial_start=jnp.zeros((9, 2 * ACTORS), bool))
+    nothing = shifted._replace(
+        timestep=shifted.timestep._replace(trial_start=jnp.zeros((9, 2 * ACTORS), bool))
     )
     at_most(gradient["none"](*arguments, nothing, weights), jax.tree.map(jnp.zeros_like, first), 0)
     with pytest.raises(ValueError, match="burn_in: got 3; accepted: 0 where no carries"):
@@ -629,7 +629,7 @@ def test_without_stored_carries_only_what_follows_a_trials_start_is_learnt():
 
 
 def test_hard_target_copies_every_period():
-    _, update, before, first, _ = updated("table 5")
+    _, update, before, first, _ = run_update("table 5")
     same = functools.partial(jax.tree.map, np.testing.assert_array_equal)
     assert int(before.hparams.target_period) == 2
     same(first.target_params, before.target_params)
@@ -646,7 +646,7 @@ def test_hard_target_copies_every_period():
 
 
 def test_a_state_resumes_exactly_through_the_host():
-    _, update, _, state, _ = updated("table 5")
+    _, update, _, state, _ = run_update("table 5")
     assert_resumes_exactly(update, state)
 
 
@@ -662,7 +662,7 @@ def test_a_weakly_typed_network_is_definite_once_it_is_trained():
 
 
 def test_seeds_under_vmap_are_the_seeds_alone_and_states_may_be_donated():
-    _, alone, _, _, _ = updated("table 5")
+    _, update_single, _, _, _ = run_update("table 5")
     trainer = r2d2.make(BASE, VEC, NETWORK)
     first = jax.jit(trainer.init)
     keys = jax.random.split(jax.random.key(3), 2)
@@ -682,8 +682,8 @@ def test_seeds_under_vmap_are_the_seeds_alone_and_states_may_be_donated():
     for i, discount in enumerate((0.9, 0.5)):
         state = first(keys[i], dataclasses.replace(HPARAMS, discount=discount))
         for _ in range(4):
-            state, expected = alone(state)
-        assert_lane_is(
+            state, expected = update_single(state)
+        assert_replica_is(
             (after.params, after.replay, after.rollout, metrics),
             i,
             (state.params, state.replay, state.rollout, expected),
@@ -732,10 +732,10 @@ def test_environments_that_do_not_fit_are_refused():
 
 def test_agents_announce_what_they_would_do_without_exploration():
     env = gpicljax.make("MetaRG-v1", view="players", announces=True, max_values=2)
-    actions = r2d2.own_choices(env, announce=True)
+    actions = r2d2.agent_choices(env, announce=True)
     assert actions.sizes == (3, 7, 7, 7)
     with pytest.raises(ValueError, match="announce: got True"):
-        r2d2.own_choices(gpicljax.make("MetaRG-v1", view="players"), announce=True)
+        r2d2.agent_choices(gpicljax.make("MetaRG-v1", view="players"), announce=True)
     vec = gpicljax.VectorEnv(env, ACTORS, resets="fresh")
     space = spaces.of_one_agent(env.observation_space(), 2)
     network = as_network(RecurrentQNetwork(space, actions, mixer_sizes=(8,), core=LSTMStack((6,))))
@@ -743,14 +743,14 @@ def test_agents_announce_what_they_would_do_without_exploration():
     trainer = r2d2.make(config, vec, network)
 
     @jax.jit
-    def acted(key):
+    def act_once(key):
         state = trainer.init(key, HPARAMS)
         agent, start = trainer.agent(), state.rollout
         keys = jax.random.split(key, ACTORS)
         done, aux, _ = agent.act(keys, state.params, start.carry, start.timestep)
         return state, done, aux["q_values"], start.timestep.observation
 
-    state, done, q_values, observation = acted(jax.random.key(0))
+    state, done, q_values, observation = act_once(jax.random.key(0))
     stored = jax.eval_shape(trainer.update, state)[0].replay.items.action
     assert stored.shape[-2:] == (2, 4) and done.shape == (ACTORS, 2, 8)
     legal = observation["action_mask"][..., :4, :]
@@ -759,7 +759,7 @@ def test_agents_announce_what_they_would_do_without_exploration():
 
 
 def test_replay_holds_what_its_name_says():
-    _, _, before, after, _ = updated("table 5")
+    _, _, before, after, _ = run_update("table 5")
     items = after.replay.items
     assert after.replay.capacity == 6 and isinstance(after.replay, replay_buffer.ReplayState)
     assert items.action.shape == (6, 9) and items.timestep.info == {}

@@ -44,15 +44,15 @@ class DelayedCue(Untasked):
         return State(jax.random.randint(key, (), 0, CUES, jnp.int32), jnp.zeros((), jnp.int32))
 
     def transition(self, key, state, action, task):
-        asked = state.time == DELAY
-        reward = jnp.where(asked & (action == state.cue), 1.0, 0.0)
+        is_question = state.time == DELAY
+        reward = jnp.where(is_question & (action == state.cue), 1.0, 0.0)
         state = state.replace(time=state.time + 1)
-        return Transition(state, reward, asked, jnp.zeros((), bool), {})
+        return Transition(state, reward, is_question, jnp.zeros((), bool), {})
 
     def observe(self, state, task):
         cue = jax.nn.one_hot(state.cue, CUES) * (state.time == 0)
-        asked = (state.time == DELAY).astype(cue.dtype)
-        return {"view": jnp.append(cue, asked), "amnesia": task}
+        is_question = (state.time == DELAY).astype(cue.dtype)
+        return {"view": jnp.append(cue, is_question), "amnesia": task}
 
     def action_space(self, task=None):
         return spaces.Discrete(CUES)
@@ -69,16 +69,16 @@ def forgetful(network):
     The last action goes as well: what one has just done is a memory that one can write to.
     """
 
-    def without(inputs, start):
+    def erase(inputs, start):
         amnesia = inputs.observation["amnesia"]
         last_action = jnp.where(amnesia, -1, inputs.last_action)
         view = inputs.observation["view"]
         return inputs._replace(observation=view, last_action=last_action), start | amnesia
 
     return network._replace(
-        init=lambda key, inputs: network.init(key, without(inputs, False)[0]),
-        step=lambda params, carry, *x: network.step(params, carry, *without(*x)),
-        unroll=lambda params, carry, *x: network.unroll(params, carry, *without(*x)),
+        init=lambda key, inputs: network.init(key, erase(inputs, False)[0]),
+        step=lambda params, carry, *x: network.step(params, carry, *erase(*x)),
+        unroll=lambda params, carry, *x: network.unroll(params, carry, *erase(*x)),
     )
 
 

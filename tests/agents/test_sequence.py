@@ -22,7 +22,7 @@ def evaluate(params, sequences):
     return sequence.evaluate(as_network(Model()), losses, params, sequences)["next_token"]
 
 
-def trained(trainer, hparams, updates, seed=0):
+def train(trainer, hparams, updates, seed=0):
     @jax.jit
     def run(key):
         state = trainer.init(key, hparams)
@@ -34,7 +34,7 @@ def trained(trainer, hparams, updates, seed=0):
 def test_it_learns_in_context():
     trainer = make()
     hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=100)
-    state, metrics = trained(trainer, hparams, 250)
+    state, metrics = train(trainer, hparams, 250)
     assert metrics["loss"][0] == pytest.approx(np.log(TOKENS), abs=0.1)
     fresh = alternating(jax.random.split(jax.random.key(1), 512))
     nats = evaluate(state.params, fresh).mean(1)
@@ -47,8 +47,8 @@ def test_it_learns_in_context():
 def test_microbatches_add_up_to_the_batch():
     """They are parts of the same sequences."""
     hparams = SequenceHParams(warmup_updates=1)
-    whole = trained(make(SequenceConfig(8)), hparams, 3)
-    parts = trained(make(SequenceConfig(8, microbatches=4)), hparams, 3)
+    whole = train(make(SequenceConfig(8)), hparams, 3)
+    parts = train(make(SequenceConfig(8, microbatches=4)), hparams, 3)
     for a, b in zip(jax.tree.leaves(whole[1]), jax.tree.leaves(parts[1]), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5)
 
@@ -84,27 +84,29 @@ def test_several_models_learn_from_sequences_that_are_made_once():
     losses = [sequence.cross_entropy("next_token", weight=lambda data: data)]
     config = SequenceConfig(batch_size=8, microbatches=2)
     options = {"prepare": prepare, "frozen": ["shift"]}
-    alone = sequence.make(config, network, alternating, losses, **options)
-    together = sequence.make(config, network, alternating, losses, several=True, **options)
+    single = sequence.make(config, network, alternating, losses, **options)
+    joint = sequence.make(config, network, alternating, losses, several=True, **options)
     hparams, weights = SequenceHParams(warmup_updates=1), jnp.asarray([1.0, 0.5, 2.0])
     rates = hparams.replace(learning_rate=jnp.asarray([1e-2, 1e-3, 1e-2]))
 
     def begun(rate, weight):
-        return alone.init(jax.random.key(0), hparams.replace(learning_rate=rate), weight)
+        return single.init(jax.random.key(0), hparams.replace(learning_rate=rate), weight)
 
     states = jax.vmap(begun)(rates.learning_rate, weights)
-    others = states.replace(key=jax.random.split(states.key[0], 3).at[0].set(states.key[0]))
-    after, metrics = jax.jit(together.update)(others)
-    expected, each = jax.jit(jax.vmap(alone.update))(states)
-    found, wanted = map(jax.tree.leaves, ((after.params, metrics), (expected.params, each)))
-    for a, b in zip(found, wanted, strict=True):
+    joint_states = states.replace(key=jax.random.split(states.key[0], 3).at[0].set(states.key[0]))
+    after, metrics = jax.jit(joint.update)(joint_states)
+    expected, single_metrics = jax.jit(jax.vmap(single.update))(states)
+    joint_leaves, single_leaves = map(
+        jax.tree.leaves, ((after.params, metrics), (expected.params, single_metrics))
+    )
+    for a, b in zip(joint_leaves, single_leaves, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(after.params["shift"], 2)
     assert len(np.unique(metrics["loss"])) == 3 and len(np.unique(metrics["next_token"])) == 1
 
 
 def test_every_update_draws_anew_and_the_host_may_change_the_data():
-    seen = []
+    firsts = []
 
     def sample(keys, data):
         sequences = alternating(keys)
@@ -115,8 +117,8 @@ def test_every_update_draws_anew_and_the_host_may_change_the_data():
     state = jax.jit(trainer.init)(jax.random.key(0), SequenceHParams(), jnp.int32(0))
     for data in (0, 0, 1):
         state, metrics = update(state.replace(data=jnp.int32(data)))
-        seen.append(float(metrics["first"]))
-    assert len(set(seen)) == 3 and int(state.updates) == 3
+        firsts.append(float(metrics["first"]))
+    assert len(set(firsts)) == 3 and int(state.updates) == 3
     assert update._cache_size() == 1
 
 
@@ -232,8 +234,8 @@ def test_only_matrices_decay():
     hparams = SequenceHParams(learning_rate=0.1, warmup_updates=1, weight_decay=0.5)
     trainer = make(SequenceConfig(2), losses=[sequence.Loss("none", lambda o, s: s.inputs * 0.0)])
     state = trainer.init(jax.random.key(0), hparams)
-    ones = jax.tree.map(jnp.ones_like, state.params)
-    params = trainer.update(state.replace(params=ones))[0].params
+    unit_params = jax.tree.map(jnp.ones_like, state.params)
+    params = trainer.update(state.replace(params=unit_params))[0].params
     for leaf in jax.tree.leaves(params):
         np.testing.assert_allclose(leaf, 0.95 if leaf.ndim > 1 else 1.0, rtol=1e-6)
 
@@ -244,20 +246,20 @@ def test_units_are_dropped_in_training_alone(rate):
     settings = LanguageModelSettings(layers=1, width=8, heads=2, dropout=rate)
     network, losses = language_model(settings, TOKENS, LENGTH), [sequence.cross_entropy("nats")]
 
-    def fixed(keys, data):
+    def sample_constant(keys, data):
         del data
         return alternating(jnp.broadcast_to(jax.random.key(3), keys.shape))
 
-    trainer = sequence.make(SequenceConfig(2), network, fixed, losses, length=LENGTH)
+    trainer = sequence.make(SequenceConfig(2), network, sample_constant, losses, length=LENGTH)
     assert trainer.observations == 2 * LENGTH
     # Nothing moves, and the data are the same: what differs from update to update was dropped.
     state = jax.jit(trainer.init)(jax.random.key(0), SequenceHParams(learning_rate=0.0))
     update = jax.jit(trainer.update)
-    again, (state, first) = update(state)[1], update(state)
-    assert again["nats"] == first["nats"]  # drawn from the state's key
+    repeated, (state, first) = update(state)[1], update(state)
+    assert repeated["nats"] == first["nats"]  # drawn from the state's key
     second = update(state)[1]
     of_all = jax.jit(functools.partial(sequence.evaluate, network, losses))
-    expected = of_all(state.params, fixed(jnp.zeros(2), None))
+    expected = of_all(state.params, sample_constant(jnp.zeros(2), None))
     if rate:
         assert abs(first["nats"] - second["nats"]) > 1e-3
         assert abs(first["nats"] - expected["nats"].mean()) > 1e-3

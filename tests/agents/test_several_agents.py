@@ -68,10 +68,10 @@ class Referential(Untasked):
         return spaces.repeat(spaces.Discrete(VALUES), 2)
 
     def observation_space(self, task=None):
-        one = spaces.Dict.of(
+        single = spaces.Dict.of(
             sees=spaces.Box(0, 1, (VALUES,)), role=spaces.Discrete(2), time=spaces.Discrete(2)
         )
-        return spaces.repeat(one, 2)
+        return spaces.repeat(single, 2)
 
 
 ENV = Referential()

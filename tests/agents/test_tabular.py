@@ -44,17 +44,17 @@ def story(seed, batch=3, length=150):
     return TimeStep(observation, reward, terminated, truncated, start, trial, {})
 
 
-def told(agent, hparams, seen, seed=0):
-    """What the agent does with a story: actions `[T, B]`, aux, the last carry."""
+def play_story(agent, hparams, timesteps, seed=0):
+    """Returns the agent's reaction to a story: actions `[T, B]`, aux, the last carry."""
 
     def body(carry, step):
-        keys, now = step
-        action, aux, carry = agent.act(keys, hparams, carry, now)
+        keys, timestep = step
+        action, aux, carry = agent.act(keys, hparams, carry, timestep)
         return carry, (action, aux)
 
-    keys = jax.random.split(jax.random.key(seed), seen.reward.shape)
-    first = agent.initial_carry(seen.reward.shape[1])
-    carry, kept = jax.jit(lambda c, s: jax.lax.scan(body, c, s))(first, (keys, seen))
+    keys = jax.random.split(jax.random.key(seed), timesteps.reward.shape)
+    first = agent.initial_carry(timesteps.reward.shape[1])
+    carry, kept = jax.jit(lambda c, s: jax.lax.scan(body, c, s))(first, (keys, timesteps))
     return *jax.tree.map(np.asarray, kept), carry
 
 
@@ -63,29 +63,29 @@ def told(agent, hparams, seen, seed=0):
 
 @pytest.mark.parametrize("decay", ["episode", "step"])
 def test_a_learner_is_the_loop(decay):
-    seen = story(0)
+    timesteps = story(0)
     agent = tabular.q_learner(STATES, ACTIONS, decay=decay)
-    actions, aux, carry = told(agent, HPARAMS, seen)
+    actions, aux, carry = play_story(agent, HPARAMS, timesteps)
     kinds = set()
-    for b in range(seen.reward.shape[1]):
+    for b in range(timesteps.reward.shape[1]):
         table, before = None, None
-        for t in range(seen.reward.shape[0]):
-            here = seen.observation[t, b]
-            if seen.trial_start[t, b]:
+        for t in range(timesteps.reward.shape[0]):
+            place = timesteps.observation[t, b]
+            if timesteps.trial_start[t, b]:
                 table, before = np.full((STATES.n, ACTIONS.n), 0.7), None
                 episodes = steps = 0
             if before is not None:
-                target = seen.reward[t, b]
-                if not seen.terminated[t, b]:
-                    target = target + 0.9 * table[here].max()
+                target = timesteps.reward[t, b]
+                if not timesteps.terminated[t, b]:
+                    target = target + 0.9 * table[place].max()
                 table[before] += 0.4 * (target - table[before])
-                kinds.add((bool(seen.terminated[t, b]), bool(seen.truncated[t, b])))
-            last = seen.terminated[t, b] or seen.truncated[t, b]
+                kinds.add((bool(timesteps.terminated[t, b]), bool(timesteps.truncated[t, b])))
+            last = timesteps.terminated[t, b] or timesteps.truncated[t, b]
             episodes += last
             epsilon = 0.2 + 0.7 * np.exp(-0.05 * (episodes if decay == "episode" else steps))
             np.testing.assert_allclose(aux["epsilon"][t, b], epsilon, rtol=1e-5)
-            np.testing.assert_allclose(aux["q_values"][t, b], table[here], rtol=1e-4, atol=1e-5)
-            before = None if last else (here, actions[t, b])
+            np.testing.assert_allclose(aux["q_values"][t, b], table[place], rtol=1e-4, atol=1e-5)
+            before = None if last else (place, actions[t, b])
             steps += not last
         np.testing.assert_allclose(carry.table[b], table, rtol=1e-4, atol=1e-5)
     assert kinds == set(itertools.product([False, True], repeat=2))
@@ -93,28 +93,28 @@ def test_a_learner_is_the_loop(decay):
 
 def test_the_reference_is_its_loop():
     """Re-enacted: a list of observations, of which the last two are learnt from when asked."""
-    seen = story(1)
+    timesteps = story(1)
     agent = tabular.q_learner(STATES, ACTIONS, "reference")
     # Without exploration it is known what it does.
     hparams = tabular.REFERENCE.replace(epsilon=0.0, final_epsilon=0.0)
-    actions, aux, carry = told(agent, hparams, seen)
+    actions, aux, carry = play_story(agent, hparams, timesteps)
     crossed = 0
-    for b in range(seen.reward.shape[1]):
+    for b in range(timesteps.reward.shape[1]):
         table, observations, rewards, taken = None, [], [], []
-        for t in range(seen.reward.shape[0]):
-            if seen.trial_start[t, b]:
+        for t in range(timesteps.reward.shape[0]):
+            if timesteps.trial_start[t, b]:
                 table = np.zeros((STATES.n, ACTIONS.n))
                 observations, rewards, taken = [], [], []
-            observations.append(seen.observation[t, b])
-            if not seen.episode_start[t, b]:
-                rewards.append(seen.reward[t, b])
-            if seen.terminated[t, b] or seen.truncated[t, b]:
+            observations.append(timesteps.observation[t, b])
+            if not timesteps.episode_start[t, b]:
+                rewards.append(timesteps.reward[t, b])
+            if timesteps.terminated[t, b] or timesteps.truncated[t, b]:
                 continue  # nobody asks for an action
             if taken:
                 place = observations[-2], taken[-1]
                 target = rewards[-1] + 0.95 * table[observations[-1]].max()
                 table[place] += 0.7 * (target - table[place])
-                crossed += seen.episode_start[t, b]
+                crossed += timesteps.episode_start[t, b]
             np.testing.assert_allclose(
                 aux["q_values"][t, b], table[observations[-1]], rtol=1e-4, atol=1e-5
             )
@@ -266,15 +266,15 @@ def test_the_learner_and_the_trainer_agree_on_one_environment():
     act, carry = jax.jit(learner.act), learner.initial_carry(1)
     changes = 0
     for step in range(120):
-        before, now = np.asarray(state.params), state.rollout.timestep
-        _, _, carry = act(keys_of(1), HPARAMS, carry, now)
+        before, current = np.asarray(state.params), state.rollout.timestep
+        _, _, carry = act(keys_of(1), HPARAMS, carry, current)
         np.testing.assert_allclose(carry.table[0], before, atol=1e-5)
         state, metrics = update(state)
         # The action that the trainer took, as the only entry that may have changed.
-        row = now.observation[0]
+        row = current.observation[0]
         changed = np.flatnonzero(np.asarray(state.params - before))
-        assert len(changed) <= 1 and not (len(changed) and now.last[0])
-        if not now.last[0]:
+        assert len(changed) <= 1 and not (len(changed) and current.last[0])
+        if not current.last[0]:
             assert len(changed) == 1 and changed[0] // 4 == row
             carry = carry.replace(action=jnp.asarray(changed % 4, jnp.int32))
         changes += len(changed)
@@ -344,13 +344,13 @@ def test_seeds_under_vmap_are_the_seeds_alone_and_resume_exactly():
 def test_exploring_and_greedy_agents_read_the_table():
     trainer = trainer_of()
     table = jnp.zeros((16, 4)).at[3, 2].set(1.0)
-    seen = timestep(4_000, observation=jnp.full(4_000, 3, jnp.int32))
+    timesteps = timestep(4_000, observation=jnp.full(4_000, 3, jnp.int32))
     keys = keys_of(4_000)
-    action, aux, carry = trainer.agent(greedy=True).act(keys, table, (), seen)
+    action, aux, carry = trainer.agent(greedy=True).act(keys, table, (), timesteps)
     assert (np.asarray(action) == 2).all() and carry == ()
     np.testing.assert_array_equal(aux["q_values"][0], [0, 0, 1, 0])
     for agent, epsilon in ((trainer.agent(), 0.05), (tabular.table_agent(ACTIONS, 0.4), 0.4)):
-        action, _, _ = agent.act(keys, table, (), seen)
+        action, _, _ = agent.act(keys, table, (), timesteps)
         share = 1 - 0.75 * epsilon
         assert (np.asarray(action) == 2).mean() == pytest.approx(share, abs=0.03)
 
@@ -363,8 +363,8 @@ def test_double_precision_is_one_float_type_throughout():
         agent = tabular.q_learner(STATES, ACTIONS, "reference")
         carry = agent.initial_carry(3)
         _, aux, moved = jax.eval_shape(agent.act, keys_of(3), HPARAMS, carry, timestep(3))
-    for one, other in ((state, after), (carry, moved)):
-        dtypes = [[x.dtype for x in jax.tree.leaves(tree)] for tree in (one, other)]
+    for first, second in ((state, after), (carry, moved)):
+        dtypes = [[x.dtype for x in jax.tree.leaves(tree)] for tree in (first, second)]
         assert dtypes[0] == dtypes[1]
     leaves = jax.tree.leaves((after, metrics, moved, aux))
     assert not any(x.dtype == jnp.float32 for x in leaves)

@@ -98,7 +98,7 @@ def trainer_of(name, replay=None, **config):
 
 
 @functools.cache
-def compiled(name, **config):
+def compile_trainer(name, **config):
     trainer = trainer_of(name, **config)
     return jax.jit(trainer.init), jax.jit(trainer.update)
 
@@ -111,7 +111,7 @@ def close(a, b, **tolerance):
 
 
 def flat(observation):
-    """What the networks see, from observations that are as the replay has them."""
+    """Returns the networks' input for observations of the replay."""
     place, even = np.asarray(observation["place"]), np.asarray(observation["even"])
     return np.concatenate([place, np.eye(2)[even]], axis=-1)
 
@@ -129,12 +129,12 @@ def values_of(params, observation, action):
     x = np.concatenate([flat(observation), action], axis=-1)
     stacked, values = params["params"]["critics"], []
     for k in range(len(stacked["value"]["bias"])):
-        own = jax.tree.map(lambda p: p[k], stacked)  # noqa: B023
-        values.append(dense(own["value"], hidden(own, x))[:, 0])
+        critic = jax.tree.map(lambda p: p[k], stacked)  # noqa: B023
+        values.append(dense(critic["value"], hidden(critic, x))[:, 0])
     return np.stack(values, axis=-1)
 
 
-def valued(params, observation, action):
+def critic_values(params, observation, action):
     return critics(params["params"]["critics"]["value"]["bias"].shape[0]).step(
         params, (), CriticInput(observation, action), None
     )[0]
@@ -152,12 +152,12 @@ def descend(rate, params, memory, loss):
     return step(params, memory)
 
 
-def mixed(new, old):
+def mix(new, old):
     return jax.tree.map(lambda a, b: 0.25 * a + 0.75 * b, new, old)
 
 
-def unsettled(state):
-    """Target networks that differ from the others, so that taking the wrong one shows."""
+def perturb_targets(state):
+    """Perturbs target networks, so that taking the wrong one shows."""
     noise = lambda p: p + 0.3 * jax.random.normal(jax.random.key(2), p.shape)  # noqa: E731
     names = {"target_params", "target_critic_params"} & {
         field.name for field in dataclasses.fields(state)
@@ -167,19 +167,19 @@ def unsettled(state):
 
 def under_way(name, **config):
     """A state with some transitions, its targets unsettled; the one after it, and metrics."""
-    init, update = compiled(name, **config)
+    init, update = compile_trainer(name, **config)
     state = init(jax.random.key(1), HPARAMS[name])
     for _ in range(2):
         state, _ = update(state)
-    state = unsettled(state)
+    state = perturb_targets(state)
     after, metrics = update(state)
     discounts = np.asarray(after.replay.items.discount)[: int(after.replay.size)]
     assert {0, 0.9} == {round(float(d), 4) for d in discounts}
     return state, after, metrics
 
 
-def drawn(key, state):
-    """The batch that a step draws with this key, as networks see it."""
+def draw_batch(key, state):
+    """Draws the batch of a step with this key, as networks read it."""
     batch = replay_buffer.uniform(50).sample(key, state.replay, BATCH)
     scale = state.params.scale
     if scale is not None:
@@ -202,7 +202,7 @@ def test_a_td3_update_is_the_definitions(name):
     for turn in keys:
         for key in turn:
             draw_key, noise_key = jax.random.split(key)
-            batch, action = drawn(draw_key, after)
+            batch, action = draw_batch(draw_key, after)
             assert len(set(batch.reward.tolist())) > 8
             following = np.tanh(
                 dense(
@@ -218,7 +218,7 @@ def test_a_td3_update_is_the_definitions(name):
             target = np.asarray(batch.reward) + np.asarray(batch.discount) * least
 
             def critic_loss(params, batch=batch, action=action, target=target):
-                errors = valued(params, batch.observation, action) - target[:, None]
+                errors = critic_values(params, batch.observation, action) - target[:, None]
                 return jnp.square(errors).sum(-1).mean()
 
             loss, critic, critic_opt_state = descend(3e-2, critic, critic_opt_state, critic_loss)
@@ -227,11 +227,11 @@ def test_a_td3_update_is_the_definitions(name):
         def actor_loss(params, batch=batch, critic=critic):
             inputs = AgentInput(batch.observation, None, None)
             chosen = ACTOR.step(params, (), inputs, None)[0]
-            return -valued(critic, batch.observation, chosen)[:, 0].mean()
+            return -critic_values(critic, batch.observation, chosen)[:, 0].mean()
 
         loss, actor, actor_opt_state = descend(1e-2, actor, actor_opt_state, actor_loss)
         actor_losses.append(loss)
-        target_actor, target_critic = mixed(actor, target_actor), mixed(critic, target_critic)
+        target_actor, target_critic = mix(actor, target_actor), mix(critic, target_critic)
     np.testing.assert_allclose(metrics["critic_loss"], np.mean(losses), rtol=1e-4)
     np.testing.assert_allclose(metrics["actor_loss"], np.mean(actor_losses), rtol=1e-4)
     close(after.critic_params, critic, atol=2e-5)
@@ -256,7 +256,7 @@ def test_a_sac_update_is_the_definitions():
     state, after, metrics = under_way("sac")
     key = jax.random.split(jax.random.split(state.key)[1], 1)[0]
     draw_key, target_key, actor_key = jax.random.split(key, 3)
-    batch, action = drawn(draw_key, after)
+    batch, action = draw_batch(draw_key, after)
     alpha = np.exp(float(state.log_temperature))
     noises = [np.asarray(jax.random.normal(k, (BATCH, 2))) for k in (target_key, actor_key)]
     following, log_prob = plain_sample(state.params.network, batch.following, noises[0])
@@ -264,13 +264,13 @@ def test_a_sac_update_is_the_definitions():
     target = np.asarray(batch.reward) + np.asarray(batch.discount) * (least - alpha * log_prob)
 
     def critic_loss(params):
-        errors = valued(params, batch.observation, action) - target[:, None]
+        errors = critic_values(params, batch.observation, action) - target[:, None]
         return jnp.square(errors).sum(-1).mean()
 
     loss, critic, _ = descend(3e-2, state.critic_params, state.critic_opt_state, critic_loss)
     np.testing.assert_allclose(metrics["critic_loss"], loss, rtol=1e-4)
     close(after.critic_params, critic, atol=2e-5)
-    close(after.target_critic_params, mixed(critic, state.target_critic_params), atol=2e-5)
+    close(after.target_critic_params, mix(critic, state.target_critic_params), atol=2e-5)
 
     chosen, log_prob = plain_sample(state.params.network, batch.observation, noises[1])
     least = values_of(after.critic_params, batch.observation, chosen).min(-1)
@@ -282,7 +282,7 @@ def test_a_sac_update_is_the_definitions():
         mean, log_std = jnp.split(GAUSSIAN.step(params, (), inputs, None)[0], 2, axis=-1)
         chosen = jnp.tanh(mean + jnp.exp(log_std) * noises[1])
         log_prob = (-log_std - jnp.log(1 - jnp.square(chosen))).sum(-1)
-        return (alpha * log_prob - valued(critic, batch.observation, chosen).min(-1)).mean()
+        return (alpha * log_prob - critic_values(critic, batch.observation, chosen).min(-1)).mean()
 
     _, actor, _ = descend(1e-2, state.params.network, state.actor_opt_state, actor_loss)
     close(after.params.network, actor, atol=3e-5)
@@ -303,7 +303,7 @@ def test_a_sac_update_is_the_definitions():
 
 @pytest.mark.parametrize("scale", [1.0, -3.0])
 def test_the_temperature_moves_towards_the_target_entropy(scale):
-    init, update = compiled("sac")
+    init, update = compile_trainer("sac")
     hparams = dataclasses.replace(HPARAMS["sac"], entropy_scale=scale)
     state = init(jax.random.key(3), hparams)
     temperatures = []
@@ -319,7 +319,7 @@ def test_the_temperature_moves_towards_the_target_entropy(scale):
 
 
 def test_a_temperature_without_a_learning_rate_stays():
-    init, update = compiled("sac")
+    init, update = compile_trainer("sac")
     hparams = dataclasses.replace(HPARAMS["sac"], temperature_learning_rate=0.0)
     state = init(jax.random.key(3), hparams)
     for _ in range(3):
@@ -333,7 +333,7 @@ def test_a_temperature_without_a_learning_rate_stays():
 def test_actions_are_uniform_in_the_warm_up_and_the_actors_afterwards(name):
     """With an actor that only knows the upper bounds, which is told from the stored actions."""
     trainer = trainer_of(name)
-    init, update = compiled(name)
+    init, update = compile_trainer(name)
     hparams = dataclasses.replace(HPARAMS[name], actor_learning_rate=0.0)
     state = init(jax.random.key(4), hparams)
     head = "action" if name == "td3" else "mean"
@@ -346,11 +346,13 @@ def test_actions_are_uniform_in_the_warm_up_and_the_actors_afterwards(name):
         sizes.append(int(state.replay.size))
     # The warm-up of 20 steps ends within the second update of 12.
     actions = np.asarray(state.replay.items.action)
-    random, own = actions[: sizes[1]], actions[sizes[1] : sizes[3]]
-    assert len(random) > 12 and len(own) > 12
+    random, by_actor = actions[: sizes[1]], actions[sizes[1] : sizes[3]]
+    assert len(random) > 12 and len(by_actor) > 12
     assert (random >= LOW).all() and (random <= HIGH).all()
     assert (random.max(0) - random.min(0) > 2.5).all() and abs(random.mean() - 1) < 0.6
-    assert own.min() > HIGH - 1.5  # the noise is below 4 deviations of 0.1 times half the range
+    assert (
+        by_actor.min() > HIGH - 1.5
+    )  # the noise is below 4 deviations of 0.1 times half the range
     if name == "td3":  # or with a share of random ones for good
         always = dataclasses.replace(hparams, random_share=1.0)
         late, _ = update(state.replace(hparams=always))
@@ -366,7 +368,7 @@ def test_actions_are_uniform_in_the_warm_up_and_the_actors_afterwards(name):
 
 @pytest.mark.parametrize("name", ["td3", "sac"])
 def test_nothing_is_learnt_before_the_replay_is_filled(name):
-    init, update = compiled(name)
+    init, update = compile_trainer(name)
     first = init(jax.random.key(3), HPARAMS[name])
     state, counts = first, []
     for _ in range(4):
@@ -381,7 +383,7 @@ def test_nothing_is_learnt_before_the_replay_is_filled(name):
 
 
 def test_networks_see_observations_by_their_moments_if_told():
-    init, update = compiled("sac")
+    init, update = compile_trainer("sac")
     state = init(jax.random.key(5), HPARAMS["sac"])
     for _ in range(3):
         before, (state, _) = state, update(state)
@@ -421,7 +423,7 @@ def test_a_replay_that_is_given_is_used():
 
 @pytest.mark.parametrize("name", ["td3", "sac"])
 def test_a_state_resumes_exactly_through_the_host(name):
-    init, update = compiled(name)
+    init, update = compile_trainer(name)
     state = init(jax.random.key(5), HPARAMS[name])
     for _ in range(2):
         state, _ = update(state)
@@ -431,7 +433,7 @@ def test_a_state_resumes_exactly_through_the_host(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["td3", "sac"])
 def test_seeds_under_vmap_are_the_seeds_alone(name):
-    init, update = compiled(name)
+    init, update = compile_trainer(name)
     trainer = trainer_of(name)
     assert_seeds_are_the_seeds_alone(trainer, init, update, HPARAMS[name], atol=1e-4)
 
@@ -447,7 +449,7 @@ def test_double_precision_is_one_float_type_throughout(name):
 
 
 def test_the_replay_is_changed_in_place():
-    """What an update needs beside its state is far less than the replay: none of it is copied."""
+    """Tests that an update needs far less memory than the replay: none of it is copied."""
     trainer = trainer_of("ddpg", replay_capacity=1_000_000)
     state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS["ddpg"])
     program = jax.jit(trainer.update, donate_argnums=0).lower(state).compile()

@@ -1,4 +1,4 @@
-"""What learners that replay transitions share, and the collection that makes the transitions."""
+"""Tests of the collection of transitions, and of what learners that replay them share."""
 
 import functools
 
@@ -10,7 +10,7 @@ from lottery import ENV
 from variants import daily
 
 import gpicljax
-from gpicljax.agents.optimisation import counted, learnt_if
+from gpicljax.agents.optimisation import add_count, learnt_if
 from gpicljax.data.transitions import collect, initial_window
 from gpicljax.interface import Agent
 from gpicljax.rollout import start_rollout
@@ -44,23 +44,23 @@ def test_collections_follow_each_other_without_a_gap(n_step):
         parts.append(new)
         ends.append(int(new.metrics["episodes"]))
     join = lambda *x: np.concatenate(x)  # noqa: E731
-    items, valid, last, seen = (
+    items, valid, last, observed = (
         jax.tree.map(join, *(getattr(part, name) for part in parts))
         for name in ("items", "valid", "last", "observations")
     )
     assert valid.shape == last.shape == (PERIOD * ROUNDS, ENVS)
-    np.testing.assert_array_equal(seen["noise"][0], first.observation["noise"])
+    np.testing.assert_array_equal(observed["noise"][0], first.observation["noise"])
     # They begin where the agent was, in the same order, n - 1 steps late.
     late = n_step - 1
     assert not valid[:late].any() and not last[:late].any()
     np.testing.assert_array_equal(
-        items.observation["noise"][late:], seen["noise"][: len(seen["noise"]) - late]
+        items.observation["noise"][late:], observed["noise"][: len(observed["noise"]) - late]
     )
     # Episodes of k steps are k transitions, the last one of which is marked, and an ignored action.
     assert valid[last].all()
     for b in range(ENVS):
         stops, ignored = np.flatnonzero(last[late:, b]), np.flatnonzero(~valid[late:, b])
-        count = len(seen["noise"]) - late
+        count = len(observed["noise"]) - late
         np.testing.assert_array_equal(ignored, [i + 1 for i in stops if i + 1 < count])
         assert len(stops) > 2 and set(np.diff(stops)) <= {3, 4, 5, 6}
         # All that begin within n steps of the end of their episode lead there.
@@ -89,8 +89,8 @@ def test_a_renewal_ends_the_episode_without_a_transition():
 
 
 def test_counts_stop_before_they_overflow():
-    assert counted(jnp.int32(5), 12) == 17
-    full = counted(jnp.int32(2**30), 12)
+    assert add_count(jnp.int32(5), 12) == 17
+    full = add_count(jnp.int32(2**30), 12)
     assert full == 2**30 and full.dtype == jnp.int32
 
 

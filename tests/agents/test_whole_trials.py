@@ -25,7 +25,7 @@ def network():
     return experience_network(ENV.observation_space(), ENV.action_space(), SETTINGS)
 
 
-def cloned(whole, minibatches=1):
+def clone(whole, minibatches=1):
     config = cloning.CloningConfig(11, minibatches, whole)
     return cloning.make(config, vec(), network(), optimal_agent())
 
@@ -35,12 +35,12 @@ def near(a, b):
 
 
 def test_cloning_whole_trials_is_cloning_with_stored_memories():
-    trainers = [cloned(False), cloned(True)]
+    trainers = [clone(False), clone(True)]
     start = jax.jit(trainers[0].init)(jax.random.key(0), HPARAMS)
-    one, other = (jax.jit(trainer.update) for trainer in trainers)
+    update_stored, update_whole = (jax.jit(trainer.update) for trainer in trainers)
     # From the second update on there is a memory to be stored.
-    after, first = one(start)
-    (state_a, metrics_a), (state_b, metrics_b) = one(after), other(after)
+    after, first = update_stored(start)
+    (state_a, metrics_a), (state_b, metrics_b) = update_stored(after), update_whole(after)
     near(metrics_a, metrics_b)
     near(state_a.params, state_b.params)
     assert first["loss"] == pytest.approx(np.log(2), abs=0.05)  # nothing known yet
@@ -48,7 +48,7 @@ def test_cloning_whole_trials_is_cloning_with_stored_memories():
 
 @pytest.mark.slow
 def test_groups_are_learnt_from_one_after_the_other():
-    trainer = cloned(True, minibatches=4)
+    trainer = clone(True, minibatches=4)
     start = jax.jit(trainer.init)(jax.random.key(0), HPARAMS)
     after, metrics = jax.jit(trainer.update)(start)
     moved = jax.tree.map(lambda a, b: float(abs(a - b).max()), after.params, start.params)
@@ -57,15 +57,15 @@ def test_groups_are_learnt_from_one_after_the_other():
 
 @pytest.mark.slow
 def test_ppo_with_whole_trials_is_ppo_with_stored_memories():
-    found = []
+    results = []
     for whole in (False, True):
         config = ppo.PPOConfig(unroll=22, window=11, epochs=2, minibatches=2, whole_trials=whole)
         trainer = ppo.make(config, vec(), network())
         state = jax.jit(trainer.init)(jax.random.key(0), ppo.PPOHParams())
         update = jax.jit(trainer.update)
-        found.append(update(update(state)[0]))
-    near(found[0][1], found[1][1])
-    near(found[0][0].params, found[1][0].params)
+        results.append(update(update(state)[0]))
+    near(results[0][1], results[1][1])
+    near(results[0][0].params, results[1][0].params)
 
 
 def test_what_does_not_fit_is_refused():

@@ -1,5 +1,6 @@
-"""What batches of instances need: choosing, definite dtypes, work for a few of many, and functions
-of one instance that `vmap` turns into one call for the whole batch."""
+"""Tools for batches of instances: selection, definite dtypes, work for a few of many, and functions
+of one instance that `vmap` turns into one call for the whole batch.
+"""
 
 from __future__ import annotations
 
@@ -77,15 +78,15 @@ class Constant:
         leaves, structure = jax.tree.flatten(self.tree)
         return structure, tuple((leaf.shape, leaf.dtype.str, leaf.tobytes()) for leaf in leaves)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constant) and self._content == other._content
+    def __eq__(self, value: object) -> bool:
+        return isinstance(value, Constant) and self._content == value._content
 
     def __hash__(self) -> int:
         return hash(self._content)
 
 
-def unshared(tree: T, *others: Any) -> T:
-    """The tree with a buffer of its own for every leaf, so that it can be donated.
+def unshare(tree: T, *others: Any) -> T:
+    """Returns the tree with a buffer of its own for every leaf, so that it can be donated.
 
     Without `jit`, functions that pass an argument on, or return one array twice, share buffers; a
     donated state can have none twice, and takes those of its arguments along.
@@ -96,7 +97,7 @@ def unshared(tree: T, *others: Any) -> T:
     """
     taken = {id(x) for x in jax.tree.leaves(others)}
 
-    def own(x: jax.Array) -> jax.Array:
+    def copy_shared(x: jax.Array) -> jax.Array:
         if isinstance(x, Tracer):
             return x
         if id(x) in taken:
@@ -104,26 +105,26 @@ def unshared(tree: T, *others: Any) -> T:
         taken.add(id(x))
         return x
 
-    return jax.tree.map(own, tree)
+    return jax.tree.map(copy_shared, tree)
 
 
 def donatable(init: Callable[P, T]) -> Callable[P, T]:
-    """The function, whose result can be donated; see `unshared`."""
+    """Returns the function, whose result can be donated; see `unshared`."""
 
     @functools.wraps(init)
     def start(*arguments: P.args, **named: P.kwargs) -> T:
-        return unshared(init(*arguments, **named), arguments, named)
+        return unshare(init(*arguments, **named), arguments, named)
 
     return start
 
 
 @custom_vmap
 def any_across_vmap(flag: jax.Array) -> jax.Array:
-    """Whether a flag holds in any of the lanes that run side by side under `vmap`, the same in all.
+    """Returns whether a flag holds in any instance of a `vmap`, the same for all.
 
     For the condition of a `while_loop` whose rounds change nothing where the flag does not hold any
-    more. With a condition that differs between lanes, `vmap` makes a loop that chooses between old
-    and new in every round, and so copies all that the loop carries.
+    more. With a condition that differs between instances, `vmap` makes a loop that chooses between
+    old and new in every round, and so copies all that the loop carries.
 
     Args:
       flag: `bool[]`.
@@ -133,25 +134,25 @@ def any_across_vmap(flag: jax.Array) -> jax.Array:
 
 @any_across_vmap.def_vmap
 def _(_: int, batched: Any, flag: jax.Array) -> tuple[jax.Array, bool]:
-    # Nested `vmap`s: the lanes of the outer ones are asked in turn.
+    # Nested `vmap`s: the instances of the outer ones are asked in turn.
     return any_across_vmap(flag.any(0) if batched[0] else flag), False
 
 
-def unless_known(ask: Callable[..., T], known: Any, *arguments: Any) -> T:
-    """What a loop goes by: `ask(*arguments)`, or `known` on a GPU.
+def bound_rounds(ask: Callable[..., T], most: Any, *arguments: Any) -> T:
+    """Returns the condition or count of a loop: `ask(*arguments)`, or `most` on a GPU.
 
     For rounds that change nothing once the work is done. A GPU asks the host in every round whether
     there is another, unless their number is known when the program is compiled.
 
     Args:
       ask: of arrays; the number of rounds that are needed, or whether one more is.
-      known: the most rounds that can be needed, or True beside another condition that ends them.
+      most: the most rounds that can be needed, or True beside another condition that ends them.
       *arguments: of `ask`.
     """
 
     def always(*arguments: Any) -> Any:
         shape = jax.eval_shape(ask, *arguments)
-        return jnp.full(shape.shape, known, shape.dtype)
+        return jnp.full(shape.shape, most, shape.dtype)
 
     return jax.lax.platform_dependent(*arguments, cpu=ask, tpu=ask, default=always)
 
@@ -222,7 +223,7 @@ def _everywhere(
     """`update_compacted` where nothing waits for data, or, if `make` is expensive, where few do."""
     indices = jnp.arange(need.size, dtype=jnp.int32)
     closed, shapes = jax.make_jaxpr(make, return_shape=True)(indices)
-    if _numbers(closed.jaxpr) > EVERYWHERE * need.size:
+    if _count_numbers(closed.jaxpr) > EVERYWHERE * need.size:
         return _for_counted(jnp.cumsum(need), current, make, group)
     leaves = jaxpr_as_fun(closed)(indices)
     return select(need, jax.tree.unflatten(jax.tree.structure(shapes), leaves), current)
@@ -232,8 +233,8 @@ _VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
 """Operations that compute nothing."""
 
 
-def _numbers(jaxpr: Any) -> float:
-    """How many numbers a program computes; infinitely many where a loop's end depends on data."""
+def _count_numbers(jaxpr: Any) -> float:
+    """Returns how many numbers a program computes; infinity where a loop's end depends on data."""
     total = 0.0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "while":
@@ -242,7 +243,7 @@ def _numbers(jaxpr: Any) -> float:
         if platforms := equation.params.get("branches_platforms"):
             inner = [x for x, names in zip(inner, platforms, strict=True) if names != ("cpu",)]
         times = equation.params["length"] if equation.primitive.name == "scan" else 1
-        total += times * sum(map(_numbers, inner))
+        total += times * sum(map(_count_numbers, inner))
         if not inner and equation.primitive.name not in _VIEWS:
             total += sum(x.aval.size for x in equation.outvars)
     return total
@@ -370,7 +371,7 @@ def make_switch_compacted(
     def batch(kind: jax.Array, current: ArrayTree, *arguments: Any) -> Any:
         sizes = groups(kind.size) if groups else [max(8, kind.size // 16)] * len(makes)
         works = [
-            (functools.partial(_of_those, make, arguments), min(kind.size, group))
+            (functools.partial(_make_selected, make, arguments), min(kind.size, group))
             for make, group in zip(makes, sizes, strict=True)
         ]
         return _for_kinds(kind, current, works)
@@ -384,13 +385,13 @@ def make_switch_compacted(
     return as_one_batch(jax.jit(batch), jax.jit(alone))
 
 
-def _of_those(make: Callable[..., Any], arguments: Any, indices: jax.Array) -> Any:
-    """What `make` makes of the arguments at `int32[group]` places of a batch."""
+def _make_selected(make: Callable[..., Any], arguments: Any, indices: jax.Array) -> Any:
+    """Returns what `make` makes of the arguments at `int32[group]` places of a batch."""
     return jax.vmap(make)(*jax.tree.map(lambda x: x[indices], arguments))
 
 
 def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of one instance that `vmap` turns back into one call of `function`.
+    """Returns the function of one instance that `vmap` turns back into one call of `function`.
 
     With the batch as their last axis, loops consist of long rows that vectorise, and what has ended
     early can be left out. A batch of batches becomes one larger batch.
@@ -410,38 +411,38 @@ def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_one_batch(
-    batch: Callable[..., Any], alone: Callable[..., Any] | None = None
+    batch: Callable[..., Any], unbatched: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """The function of one instance whose `vmap`s, however nested, become one call of `batch`.
+    """Returns a function of one instance whose `vmap`s, however nested, become one call of `batch`.
 
     Args:
       batch: of pytrees of arrays `[B, ...]`, with such a result.
-      alone: the same without a batch, and for batches of one; by default a batch of one.
+      unbatched: the same without a batch, and for batches of one; by default a batch of one.
 
     Returns:
       A function of the same pytrees without the first axis.
     """
 
     def one(*arguments: Any) -> Any:
-        if alone is not None:
-            return alone(*arguments)
+        if unbatched is not None:
+            return unbatched(*arguments)
         result = batch(*jax.tree.map(lambda x: x[None], arguments))
         return jax.tree.map(lambda x: x[0], result)
 
-    many, single = custom_vmap(batch), custom_vmap(one)
+    batched_call, single = custom_vmap(batch), custom_vmap(one)
 
-    @many.def_vmap
+    @batched_call.def_vmap
     def _(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
-        result = many(*merged(along(size, tuple(batched), arguments)))
+        result = batched_call(*merge_axes(along(size, tuple(batched), arguments)))
         return all_batched(jax.tree.map(lambda x: x.reshape(size, -1, *x.shape[1:]), result))
 
     @single.def_vmap
     def _(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
         spread = along(size, tuple(batched), arguments)
-        if alone is not None and size == 1:
+        if unbatched is not None and size == 1:
             result = single(*jax.tree.map(lambda x: x[0], spread))
             return all_batched(jax.tree.map(lambda x: x[None], result))
-        return all_batched(many(*spread))
+        return all_batched(batched_call(*spread))
 
     return single
 
@@ -455,11 +456,11 @@ def along(size: int, batched: Any, tree: ArrayTree) -> Any:
     return jax.tree.map(widen, batched, tree)
 
 
-def merged(tree: ArrayTree) -> Any:
-    """The first two axes of all leaves as one."""
+def merge_axes(tree: ArrayTree) -> Any:
+    """Returns all leaves with their first two axes as one."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
 def all_batched(tree: ArrayTree) -> tuple[Any, Any]:
-    """A result with what `def_vmap` wants to know of it: that every leaf has the axis."""
+    """Returns a result with what `def_vmap` wants to know of it: that every leaf has the axis."""
     return tree, jax.tree.map(lambda _: True, tree)

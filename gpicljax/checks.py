@@ -1,4 +1,4 @@
-"""What is refused, in one form: the argument, what was given, what is accepted.
+"""Refusals in one form: the argument, the value received, the values accepted.
 
 What a field of a dataclass accepts is declared where the field is, by its annotation:
 
@@ -31,7 +31,7 @@ import numpy as np
 __all__ = ["Range", "check"]
 
 
-def check(condition: object, argument: str, given: object, accepted: str) -> None:
+def check(condition: object, argument: str, value: object, accepted_values: str) -> None:
     """Refuses an argument unless `condition` holds.
 
     Raises:
@@ -43,31 +43,31 @@ def check(condition: object, argument: str, given: object, accepted: str) -> Non
       ValueError: num_envs: got 0; accepted: an integer >= 1
     """
     if not condition:
-        raise ValueError(refusal(argument, given, accepted))
+        raise ValueError(refusal(argument, value, accepted_values))
 
 
-def check_array(condition: object, argument: str, given: object, accepted: str) -> None:
+def check_array(condition: object, argument: str, value: object, accepted_values: str) -> None:
     """Refuses an array unless `condition` holds, in a message with its dtype and shape.
 
     Raises:
       ValueError: `argument: got dtype[shape]; accepted: accepted`.
     """
     if not condition:
-        raise ValueError(f"{argument}: got {_kind(given)}; accepted: {accepted}")
+        raise ValueError(f"{argument}: got {_kind(value)}; accepted: {accepted_values}")
 
 
 def check_at_least(minimum: int, **arguments: int | None) -> None:
     """Refuses numbers below a minimum; None, as a default, is accepted."""
-    for argument, given in arguments.items():
+    for argument, value in arguments.items():
         kind = Annotated[int, Range(minimum)]
-        check(given is None or fits(given, kind), argument, given, in_words(kind))
+        check(value is None or fits(value, kind), argument, value, in_words(kind))
 
 
-def check_choice(argument: str, given: object, known: Iterable[object]) -> None:
-    """Refuses what is none of the known values."""
-    known = list(known)
-    if given not in known:
-        raise ValueError(unknown(argument, given, known))
+def check_choice(argument: str, value: object, choices: Iterable[object]) -> None:
+    """Refuses a value that is none of the choices."""
+    choices = list(choices)
+    if value not in choices:
+        raise ValueError(unknown_choice(argument, value, choices))
 
 
 def check_no_circle(argument: str, requires: Mapping[str, Iterable[str]]) -> None:
@@ -83,9 +83,9 @@ def check_no_circle(argument: str, requires: Mapping[str, Iterable[str]]) -> Non
         raise ValueError(refusal(argument, circle, "requirements without a circle")) from None
 
 
-def refusal(argument: str, given: object, accepted: str) -> str:
-    """The message about an argument that is refused."""
-    return f"{argument}: got {shown(given)}; accepted: {accepted}"
+def refusal(argument: str, value: object, accepted_values: str) -> str:
+    """Returns the message about an argument that is refused."""
+    return f"{argument}: got {describe_value(value)}; accepted: {accepted_values}"
 
 
 def missing(package: str, extra: str) -> ImportError:
@@ -101,17 +101,19 @@ def missing(package: str, extra: str) -> ImportError:
     )
 
 
-def shown(given: object) -> str:
-    """A value in a message: a larger array by dtype and shape, params and the like by class."""
-    kind = type(given)
-    if isinstance(given, np.ndarray | np.generic) and given.size <= 8:
-        return repr(given.tolist())
-    arrays = all(hasattr(given, name) for name in ("dtype", "shape", "ndim"))
-    if arrays and not isinstance(given, type):
-        return _kind(given)
+def describe_value(value: object) -> str:
+    """Returns a value for a message: a larger array by dtype and shape, params and the like by
+    class.
+    """
+    kind = type(value)
+    if isinstance(value, np.ndarray | np.generic) and value.size <= 8:
+        return repr(value.tolist())
+    arrays = all(hasattr(value, name) for name in ("dtype", "shape", "ndim"))
+    if arrays and not isinstance(value, type):
+        return _kind(value)
     if hasattr(kind, "_flax_dataclass"):
         return f"{kind.__module__}.{kind.__qualname__}"
-    text = repr(given)
+    text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
@@ -119,12 +121,12 @@ def _kind(array: Any) -> str:
     return f"{array.dtype}{[*array.shape]}"
 
 
-def unknown(argument: str, given: object, known: Iterable[object]) -> str:
-    """The message about a name that is refused; it suggests the nearest known one."""
-    names = [str(name) for name in known]
-    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.6)
+def unknown_choice(argument: str, value: object, choices: Iterable[object]) -> str:
+    """Returns the message about a name that is refused; it suggests the nearest choice."""
+    names = [str(name) for name in choices]
+    near = difflib.get_close_matches(str(value), names, n=1, cutoff=0.6)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"{argument}: got {shown(given)}{hint}; accepted: {', '.join(names)}"
+    return f"{argument}: got {describe_value(value)}{hint}; accepted: {', '.join(names)}"
 
 
 # What fields declare -----------------------------------------------------------------------------
@@ -132,7 +134,7 @@ def unknown(argument: str, given: object, known: Iterable[object]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Which numbers are accepted; in an annotation, `Annotated[int, Range(1)]`.
+    """A range of accepted numbers; in an annotation, `Annotated[int, Range(1)]`.
 
     NaN never is.
 
@@ -155,7 +157,7 @@ class Range:
     infinite: bool = False
 
     def accepts(self, values: object) -> bool:
-        """Whether all of the numbers are accepted."""
+        """Returns whether all of the numbers are accepted."""
         values = np.asarray(values)
         low = (values >= self.least) if self.least > -math.inf else (values > self.above)
         high = (values <= self.most) if self.most < math.inf else (values < self.below)
@@ -199,29 +201,29 @@ def check_fields(instance: object) -> None:
     Numbers are not booleans, nor text numbers; integers pass for floats. Fields of other classes
     must be instances of them, and `Any` accepts everything.
     """
-    for argument, kind in declared(type(instance)).items():
-        given = getattr(instance, argument)
-        if not fits(given, kind):
+    for argument, kind in field_annotations(type(instance)).items():
+        value = getattr(instance, argument)
+        if not fits(value, kind):
             choices = get_args(kind) if get_origin(kind) is Literal else ()
             raise ValueError(
-                unknown(argument, given, choices)
+                unknown_choice(argument, value, choices)
                 if choices
-                else refusal(argument, given, in_words(kind))
+                else refusal(argument, value, in_words(kind))
             )
 
 
 def check_ranges(values: object) -> None:
     """Refuses a dataclass of arrays that has numbers in a field outside its declared range."""
-    for argument, kind in declared(type(values)).items():
-        given = getattr(values, argument)
+    for argument, kind in field_annotations(type(values)).items():
+        value = getattr(values, argument)
         for mark in getattr(kind, "__metadata__", ()):
-            words = "integers" if np.asarray(given).dtype.kind in "iu" else "numbers"
-            check(mark.accepts(given), argument, numbers(given), mark.of(words))
+            words = "integers" if np.asarray(value).dtype.kind in "iu" else "numbers"
+            check(mark.accepts(value), argument, numbers(value), mark.of(words))
 
 
 @functools.cache
-def declared(kind: type) -> dict[str, Any]:
-    """The annotations of a dataclass's fields, by name; none of another class."""
+def field_annotations(kind: type) -> dict[str, Any]:
+    """Returns the annotations of a dataclass's fields by name; none for another class."""
     if not dataclasses.is_dataclass(kind):
         return {}
     hints = typing.get_type_hints(kind, include_extras=True)
@@ -229,7 +231,7 @@ def declared(kind: type) -> dict[str, Any]:
 
 
 def fits(value: object, kind: object) -> bool:
-    """Whether an annotation accepts a value."""
+    """Returns whether an annotation accepts a value."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return True
@@ -239,10 +241,10 @@ def fits(value: object, kind: object) -> bool:
     if origin in (Union, types.UnionType):
         return any(fits(value, argument) for argument in arguments)
     if origin is Literal:
-        return any(value == each and type(value) is type(each) for each in arguments)
+        return any(value == choice and type(value) is type(choice) for choice in arguments)
     if origin is tuple and isinstance(value, tuple):
         if arguments[-1] is ...:
-            return all(fits(each, arguments[0]) for each in value)
+            return all(fits(entry, arguments[0]) for entry in value)
         return len(value) == len(arguments) and all(map(fits, value, arguments))
     if kind in (int, float):
         classes = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
@@ -254,7 +256,7 @@ def fits(value: object, kind: object) -> bool:
 
 
 def in_words(kind: object) -> str:
-    """What an annotation accepts."""
+    """Returns an annotation's accepted values in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         words = in_words(arguments[0])
@@ -273,7 +275,7 @@ def in_words(kind: object) -> str:
 
 
 def numbers(values: object) -> Any:
-    """Numbers as they were given: 0.2 and not what a float32 makes of it."""
+    """Returns numbers as they were given: 0.2 and not what a float32 makes of it."""
     if isinstance(values, tuple):
         return tuple(numbers(x) for x in values)
     values = np.asarray(values)
@@ -295,15 +297,15 @@ class Process:
         self._process: int | None = None
 
     def enter(self) -> None:
-        """The first caller's process is the one.
+        """Records the first caller's process as the only one.
 
         Raises:
           RuntimeError: in a process that was forked from it.
         """
-        here = os.getpid()
+        process = os.getpid()
         if self._process is None:
-            self._process = here
-        elif self._process != here:
+            self._process = process
+        elif self._process != process:
             raise RuntimeError(
                 f"this process was forked from one that uses {self._library}, whose threads a fork "
                 'leaves behind: it would hang. Start worker processes with "spawn", such as '

@@ -22,7 +22,7 @@ import jax
 from rich.console import Console
 from rich.markup import escape
 
-from gpicljax.checks import numbers, unknown
+from gpicljax.checks import numbers, unknown_choice
 from gpicljax.environment import Environment
 from gpicljax.registration import import_from_here, make, registered
 from gpicljax.runs.progress import run_leniently
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     name, *flags = arguments
     if name not in STUDIES:
-        return _refused(unknown("study", name, STUDIES))
+        return _refuse(unknown_choice("study", name, STUDIES))
     run_study(name, flags)
     return 0
 
@@ -55,9 +55,9 @@ def compile_study(arguments: Sequence[str]) -> int:
         return 0
     name, *flags = arguments
     if name not in STUDIES:
-        return _refused(unknown("study", name, STUDIES))
+        return _refuse(unknown_choice("study", name, STUDIES))
     if not any(flag.partition("=")[0] == "--target" for flag in flags):
-        return _refused(f"--target: got none; accepted: {usage}")
+        return _refuse(f"--target: got none; accepted: {usage}")
     run_study(name, ["--dry-run", *flags])
     return 0
 
@@ -98,7 +98,7 @@ def environments(arguments: Sequence[str]) -> int:
         groups: dict[str, dict[tuple[str, str], list[str]]] = {}
         for env_id in registered():
             kind, (name, _, version) = type(make(env_id)), env_id.rpartition("-")
-            row = name, _about(kind).splitlines()[0]
+            row = name, _class_text(kind).splitlines()[0]
             groups.setdefault(_group(kind), {}).setdefault(row, []).append(version)
         for group in sorted(groups, key=lambda group: (group == _SHARED, group)):
             out.print(f"[bold]{escape(group)}[/]")
@@ -112,17 +112,17 @@ def environments(arguments: Sequence[str]) -> int:
         return 0
     env_id, *more = arguments
     if more:
-        return _refused(f"arguments: got {more} after {env_id}; accepted: one id")
+        return _refuse(f"arguments: got {more} after {env_id}; accepted: one id")
     try:
         env = make(env_id)
     except (ValueError, ModuleNotFoundError) as error:
-        return _refused(str(error))
-    out.print(f"[bold]{escape(env_id)}[/]\n\n{escape(_about(type(env)))}")
+        return _refuse(str(error))
+    out.print(f"[bold]{escape(env_id)}[/]\n\n{escape(_class_text(type(env)))}")
     out.print(f"Observations: {escape(str(env.observation_space()))}", soft_wrap=True)
     out.print(f"Actions: {escape(str(env.action_space()))}", soft_wrap=True)
-    out.print(f"Options: {escape(_listed(vars(env)))}", soft_wrap=True)
-    out.print(f"\n[bold]Params[/]\n\n{escape(_about(_params(env)))}")
-    out.print(f"Defaults: {escape(_listed(vars(env.default_params)))}", soft_wrap=True)
+    out.print(f"Options: {escape(_list_values(vars(env)))}", soft_wrap=True)
+    out.print(f"\n[bold]Params[/]\n\n{escape(_class_text(_params(env)))}")
+    out.print(f"Defaults: {escape(_list_values(vars(env.default_params)))}", soft_wrap=True)
     return 0
 
 
@@ -161,12 +161,12 @@ def _run_command(name: str, *arguments: str) -> int:
             print(f"  {command:12}  {inspect.getdoc(function)}")
         return 0
     if name not in COMMANDS:
-        return _refused(unknown("command", name, COMMANDS))
+        return _refuse(unknown_choice("command", name, COMMANDS))
     import_from_here()
     return COMMANDS[name](arguments)
 
 
-def _refused(message: str) -> int:
+def _refuse(message: str) -> int:
     print(f"error: {message}", file=sys.stderr)
     return 2
 
@@ -183,18 +183,18 @@ def _group(kind: type) -> str:
 
 
 def _params(env: Environment) -> Any:
-    """The class of an environment's params; no array is made."""
+    """Returns the class of an environment's params; no array is made."""
     return type(jax.eval_shape(lambda: env.default_params))
 
 
-def _listed(values: Mapping[str, Any]) -> str:
-    """Names and values, arrays as numbers."""
-    said = {
+def _list_values(values: Mapping[str, Any]) -> str:
+    """Returns names and values, arrays as numbers."""
+    shown = {
         name: numbers(value) if hasattr(value, "shape") else value for name, value in values.items()
     }
-    return ", ".join(f"{name}={value}" for name, value in said.items()) or "none"
+    return ", ".join(f"{name}={value}" for name, value in shown.items()) or "none"
 
 
-def _about(kind: type) -> str:
-    """The docstring of a class; its name where there is none."""
+def _class_text(kind: type) -> str:
+    """Returns the docstring of a class, or its name where there is none."""
     return inspect.getdoc(kind) or kind.__name__

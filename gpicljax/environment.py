@@ -32,7 +32,7 @@ from gpicljax.checks import (
     check_choice,
     check_fields,
     check_ranges,
-    declared,
+    field_annotations,
     refusal,
 )
 from gpicljax.random import check_key
@@ -74,16 +74,18 @@ def _arguments(method: Callable[..., object]) -> list[str]:
 
 
 def _like(field: str, value: ArrayTree, default: jax.Array) -> jax.Array:
-    """`value` in the dtype of `default`. ValueError where that would change it."""
+    """Returns `value` in the dtype of `default`; ValueError where that would change it."""
     default = strip_weak_types(default)
     kind = "integers" if jnp.issubdtype(default.dtype, jnp.integer) else "numbers"
-    accepted = "True or False" if default.dtype == bool else f"{kind} that {default.dtype} holds"
-    given = value
+    accepted_values = (
+        "True or False" if default.dtype == bool else f"{kind} that {default.dtype} holds"
+    )
+    received = value
     if isinstance(value, Tracer):
         kept = jnp.promote_types(value.dtype, default.dtype) == default.dtype
         floats = all(jnp.issubdtype(x.dtype, jnp.floating) for x in (value, default))
         integers = all(jnp.issubdtype(x.dtype, jnp.integer) for x in (value, default))
-        check(kept or floats or integers, field, value.dtype.name, accepted)
+        check(kept or floats or integers, field, value.dtype.name, accepted_values)
         return jnp.asarray(value, default.dtype)
     try:
         value = np.asarray(value)
@@ -93,13 +95,13 @@ def _like(field: str, value: ArrayTree, default: jax.Array) -> jax.Array:
             cast = value.astype(default.dtype)
         kept = jnp.issubdtype(default.dtype, jnp.floating) or bool(np.all(cast == value))
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(refusal(field, given, accepted)) from None
-    check(kept, field, given, accepted)
+        raise ValueError(refusal(field, received, accepted_values)) from None
+    check(kept, field, received, accepted_values)
     return jnp.asarray(cast)
 
 
 class Transition(NamedTuple):
-    """What `Environment.transition` returns.
+    """Result of `Environment.transition`.
 
     Example:
       >>> Transition(state=(), reward=1.0, terminated=False, truncated=False, info={}).reward
@@ -114,7 +116,7 @@ class Transition(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What `Environment.step` returns: the six values of gymnax 1.x.
+    """Result of `Environment.step`: the six values of gymnax 1.x.
 
     Example:
       >>> step = Step(jnp.zeros(4), (), reward=1.0, terminated=True, truncated=False, info={})
@@ -132,8 +134,7 @@ class Step(NamedTuple):
 
 
 class TransitionModel(NamedTuple):
-    """What every action leads to from every situation of a task; see
-    `Environment.transition_model`.
+    """Outcomes of every action in every situation of a task; see `Environment.transition_model`.
 
     Attributes:
       chance: float `[S, A, K]`, of each of K outcomes.
@@ -161,7 +162,7 @@ def action_values(
     sweeps: jax.Array | int = 1000,
     at_random: bool = False,
 ) -> jax.Array:
-    """The value of every action in every situation of a known task, by value iteration.
+    """Returns the value of every action in every situation of a known task, by value iteration.
 
     With `discount=1`, `tolerance=0` and `sweeps` the steps that are left, it is the expected sum
     of rewards until then.
@@ -194,11 +195,13 @@ def action_values(
         return expected + (onward * following[outcomes.following]).sum(-1)
 
     def changes(before: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The least and the greatest."""
-        none = jnp.where(ends, 0, (after - before)[0, 0])
-        return jnp.minimum((after - before).min(), none), jnp.maximum((after - before).max(), none)
+        """Returns the least and the greatest change."""
+        first = jnp.where(ends, 0, (after - before)[0, 0])
+        return jnp.minimum((after - before).min(), first), jnp.maximum(
+            (after - before).max(), first
+        )
 
-    def unfinished(loop: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def is_unfinished(loop: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         before, after, count = loop
         least, most = changes(before, after)
         close = jnp.maximum(tolerance, rounding * jnp.abs(after).max())
@@ -206,7 +209,7 @@ def action_values(
 
     loop = jnp.zeros_like(expected), sweep(jnp.zeros_like(expected)), jnp.ones((), jnp.int32)
     before, after, _ = jax.lax.while_loop(
-        unfinished, lambda loop: (loop[1], sweep(loop[1]), loop[2] + 1), loop
+        is_unfinished, lambda loop: (loop[1], sweep(loop[1]), loop[2] + 1), loop
     )
     return after + rest * jnp.where(ends, 0, sum(changes(before, after)) / 2)
 
@@ -300,7 +303,7 @@ class Environment(Generic[Params, Task, State]):
         return params
 
     def suited_to(self, **params: Any) -> Environment:
-        """The environment with the static options that overrides of `make_params` need.
+        """Returns the environment with the static options that overrides of `make_params` need.
 
         Itself, unless a subclass knows better: one that generates several kinds of tasks may leave
         out those that a curriculum lacks. Commands call it with the curriculum they were given.
@@ -323,7 +326,7 @@ class Environment(Generic[Params, Task, State]):
         check_ranges(params)
 
     def params_or_default(self, params: Params | None) -> Params:
-        """Params for one batch: the default ones for None, or these if valid.
+        """Returns params for one batch: the default ones for None, or these if valid.
 
         Raises:
           ValueError: for params of another environment or other shapes, and see `validate`.
@@ -334,10 +337,13 @@ class Environment(Generic[Params, Task, State]):
                 self.validate(default)
             return default
         self.validate(params)
-        for field in declared(type(default)):
-            wanted, given = np.shape(getattr(default, field)), np.shape(getattr(params, field))
-            accepted = f"shape {[*wanted]}; jax.vmap runs a grid of params"
-            check(given == wanted, f"params.{field}", [*given], accepted)
+        for field in field_annotations(type(default)):
+            default_shape, shape = (
+                np.shape(getattr(default, field)),
+                np.shape(getattr(params, field)),
+            )
+            accepted_values = f"shape {[*default_shape]}; jax.vmap runs a grid of params"
+            check(shape == default_shape, f"params.{field}", [*shape], accepted_values)
         return params
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
@@ -359,7 +365,7 @@ class Environment(Generic[Params, Task, State]):
         return ()
 
     def move(self, state: State, action: Any, noise: Any, task: Task) -> Transition:
-        """One step of the dynamics with its noise given: deterministic.
+        """Runs one step of the dynamics with its noise given: deterministic.
 
         So an episode of an outside simulator, whose noise is known, can be replayed. What it is
         given of an action out of range is the nearest member of the action space, see `step`.
@@ -371,7 +377,7 @@ class Environment(Generic[Params, Task, State]):
         return self.move(state, action, self.draw_noise(key, state, task), task)
 
     def horizon(self, params: Params | None = None) -> Any:
-        """How many steps an episode takes at most.
+        """Returns the most steps that an episode takes.
 
         Args:
           params: the distribution over tasks; `default_params` if None.
@@ -387,14 +393,14 @@ class Environment(Generic[Params, Task, State]):
           >>> int(env.horizon()), int(env.horizon(env.make_params(horizon=20)))
           (100, 20)
         """
-        given: Any = self.default_params if params is None else params
+        chosen: Any = self.default_params if params is None else params
         try:
-            return given.horizon
+            return chosen.horizon
         except AttributeError:
             raise self._missing("horizon") from None
 
     def observe(self, state: State, task: Task) -> Observation:
-        """What the agent sees; the only place that renders or assembles an observation."""
+        """Returns the agent's observation; the only place that renders or assembles one."""
         raise self._missing("observe")
 
     def reset(self, key: jax.Array, task: Task) -> tuple[Observation, State]:
@@ -430,11 +436,11 @@ class Environment(Generic[Params, Task, State]):
         raise self._missing("action_space")
 
     def observation_space(self, task: Task | None = None) -> spaces.Space:
-        """The space of observations."""
+        """Returns the space of observations."""
         raise self._missing("observation_space")
 
     def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
-        """The least and the greatest entries of a Box observation under concrete params.
+        """Returns the least and the greatest entries of a Box observation under concrete params.
 
         The space cannot tell them where they depend on params: it is one for all of these. None,
         by default, where the space's own bounds are all there is to say.
@@ -443,11 +449,11 @@ class Environment(Generic[Params, Task, State]):
         return None
 
     def privileged(self, state: State, task: Task) -> Any:
-        """What experts and evaluators may see and agents may not."""
+        """Returns what experts and evaluators may see and agents may not."""
         raise self._missing("privileged")
 
     def describe(self, state: State, task: Task) -> str:
-        """The situation in words (on the host)."""
+        """Returns the situation in words (on the host)."""
         raise self._missing("describe")
 
     # Optional abilities ----------------------------------------------------------------------
@@ -458,7 +464,7 @@ class Environment(Generic[Params, Task, State]):
         return type(self).render is not Environment.render
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """A picture of the situation for people, `uint8[H, W, 3]`; see `can_render`."""
+        """Returns a picture of the situation for people, `uint8[H, W, 3]`; see `can_render`."""
         raise self._missing("render")
 
     @property
@@ -467,7 +473,7 @@ class Environment(Generic[Params, Task, State]):
         return type(self).physical_state is not Environment.physical_state
 
     def physical_state(self, state: State) -> jax.Array:
-        """The part of a state that a reference simulator has too, float `[N]`."""
+        """Returns the part of a state that a reference simulator has too, float `[N]`."""
         raise self._missing("physical_state")
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
@@ -480,14 +486,14 @@ class Environment(Generic[Params, Task, State]):
         return type(self).transition_model is not Environment.transition_model
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """What every action leads to, where situations are discrete and few.
+        """Returns the outcomes of every action, where situations are discrete and few.
 
         Situation s is where `situation` says s; when an episode is cut off is left out.
         """
         raise self._missing("transition_model")
 
     def situation(self, state: State, task: Task) -> jax.Array:
-        """The number of the situation in `transition_model`, `int32[]`.
+        """Returns the number of the situation in `transition_model`, `int32[]`.
 
         By default it is the observation; an environment that hides a part of the situation from
         the agent overrides it.
@@ -504,7 +510,7 @@ class Environment(Generic[Params, Task, State]):
         return type(self).goal_reward is not Environment.goal_reward
 
     def goal_reward(self, achieved: jax.Array, desired: jax.Array) -> jax.Array:
-        """What a step is paid that achieved this while that was desired, float `[]`."""
+        """Returns the reward of a step that achieved this while that was desired, float `[]`."""
         raise self._missing("goal_reward")
 
     def _missing(self, method: str) -> NotImplementedError:
@@ -518,7 +524,7 @@ class Environment(Generic[Params, Task, State]):
     # The start of a trial, in two parts ------------------------------------------------------
 
     def sample_blueprint(self, key: jax.Array, params: Params) -> Any:
-        """The expensive part of a trial's start, which a bank may keep and hand out again.
+        """Returns the expensive part of a trial's start, which a bank may keep and hand out again.
 
         By default it is the whole start, a task with its first state. An environment whose cost
         lies in one part overrides this and `start`, so that everything else stays fresh.
@@ -528,7 +534,7 @@ class Environment(Generic[Params, Task, State]):
         return task, self.initial(state_key, task)
 
     def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, State]:
-        """A task and the state of its first episode, from a blueprint. Cheap."""
+        """Returns a task and the state of its first episode, from a blueprint. Cheap."""
         del key, params
         return blueprint
 
@@ -544,67 +550,68 @@ _SOURCES = {
 
 @functools.cache
 def _classes(env_class: type) -> dict[Any, Any]:
-    """What an environment's class has put in the places of `Params`, `Task` and `State`."""
+    """Returns the classes that an environment's class gives for `Params`, `Task` and `State`."""
     if env_class is Environment:
         return {kind: kind for kind, _ in _SOURCES.values()}
     classes: dict[Any, Any] = {}
     for base in vars(env_class).get("__orig_bases__", env_class.__bases__):
         origin = get_origin(base) or base
         if issubclass(origin, Environment):
-            given = dict(zip(getattr(origin, "__parameters__", ()), get_args(base), strict=False))
-            classes |= {kind: given.get(x, x) for kind, x in _classes(origin).items()}
+            bound = dict(zip(getattr(origin, "__parameters__", ()), get_args(base), strict=False))
+            classes |= {kind: bound.get(x, x) for kind, x in _classes(origin).items()}
     return classes
 
 
-def _check_class(env: Environment, argument: str, given: object) -> None:
+def _check_class(env: Environment, argument: str, value: object) -> None:
     kind, source = _SOURCES[argument]
-    wanted = _classes(type(env)).get(kind)
-    if isinstance(wanted, type) and wanted is not Any and not isinstance(given, wanted):
-        accepted = f"{wanted.__module__}.{wanted.__qualname__}, as from {source}"
-        raise ValueError(refusal(argument, given, accepted))
+    expected = _classes(type(env)).get(kind)
+    if isinstance(expected, type) and expected is not Any and not isinstance(value, expected):
+        accepted_values = f"{expected.__module__}.{expected.__qualname__}, as from {source}"
+        raise ValueError(refusal(argument, value, accepted_values))
 
 
-def _at_the_door(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, which refuses arguments of another kind before anything else."""
+def _check_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the method, which refuses arguments of another kind before anything else."""
     _, *names = inspect.signature(method).parameters
 
     @functools.wraps(method)
-    def checked(self: Environment, *values: Any, **named: Any) -> Any:
-        given = dict(zip(names, values, strict=False)) | named
-        if "key" in given:
-            check_key("key", given["key"])
-        for argument in _SOURCES.keys() & given.keys():
-            _check_class(self, argument, given[argument])
-        if "action" in given:
-            spaces.checked(self.action_space(), given["action"], "action")
+    def call(self: Environment, *values: Any, **named: Any) -> Any:
+        arguments = dict(zip(names, values, strict=False)) | named
+        if "key" in arguments:
+            check_key("key", arguments["key"])
+        for argument in _SOURCES.keys() & arguments.keys():
+            _check_class(self, argument, arguments[argument])
+        if "action" in arguments:
+            spaces.check_member(self.action_space(), arguments["action"], "action")
         return method(self, *values, **named)
 
-    return checked
+    return call
 
 
-def _at_the_door_of_move(move: Callable[..., Transition]) -> Callable[..., Transition]:
-    """`move` that refuses likewise, and is only ever given members of the action space.
+def _check_arguments_of_move(move: Callable[..., Transition]) -> Callable[..., Transition]:
+    """Returns `move` that refuses likewise, and is only ever given members of the action space.
 
     See `Environment.step`.
     """
 
     @functools.wraps(move)
-    def checked(
+    def call_move(
         self: Environment, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: ArrayTree
     ) -> Transition:
         _check_class(self, "state", state)
         _check_class(self, "task", task)
         space = self.action_space()
-        member = spaces.checked(space, action, "action")
-        made = move(self, state, spaces.nearest(space, member), noise, task)
+        member = spaces.check_member(space, action, "action")
+        moved = move(self, state, spaces.nearest(space, member), noise, task)
         if not (isinstance(space, spaces.Box) and jnp.issubdtype(space.jax_dtype, jnp.floating)):
-            return made
-        return made._replace(reward=jnp.where(jnp.isnan(member).any(), jnp.nan, made.reward))
+            return moved
+        return moved._replace(reward=jnp.where(jnp.isnan(member).any(), jnp.nan, moved.reward))
 
-    return checked
+    return call_move
 
 
 _DOORS = dict.fromkeys(
-    ("sample_task", "sample_blueprint", "start", "initial", "transition", "observe"), _at_the_door
-) | {"move": _at_the_door_of_move}
-Environment.transition = _at_the_door(Environment.transition)
+    ("sample_task", "sample_blueprint", "start", "initial", "transition", "observe"),
+    _check_arguments,
+) | {"move": _check_arguments_of_move}
+Environment.transition = _check_arguments(Environment.transition)

@@ -1,4 +1,4 @@
-"""What passes between environments, agents and trainers: time steps, agents, trainers."""
+"""The interface between environments, agents and trainers: time steps, agents, trainers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def prefix_of(kind: Callable[..., T], *values: object, **fields: object) -> T:
 
 
 class TimeStep(NamedTuple):
-    """What an agent receives; every leaf has a leading batch axis `[B]`.
+    """An agent's input; every leaf has a leading batch axis `[B]`.
 
     Attributes:
       observation: the environment's observation.
@@ -125,7 +125,7 @@ class Record(NamedTuple):
 
 
 class ActionRequest:
-    """What an instance shows when it waits for an action; leaves have no batch axis.
+    """A request for an instance's next action; leaves have no batch axis.
 
     Args:
       timestep: the time step to act on.

@@ -18,7 +18,7 @@ from gpicljax.checks import JAX_PROCESS, check
 _ROW = 8
 
 
-def _cut(row: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def _first_words(row: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return row[: math.prod(shape)].reshape(shape)
 
 
@@ -29,7 +29,7 @@ def _length(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """`jax.random.bits(key, shape)`, `uint32`."""
-    return _cut(jax.random.bits(key, _length(shape)), shape)
+    return _first_words(jax.random.bits(key, _length(shape)), shape)
 
 
 def uniform(
@@ -41,7 +41,7 @@ def uniform(
 ) -> jax.Array:
     """`jax.random.uniform(key, shape, dtype, minval, maxval)`, by default in JAX's float type."""
     dtype = jnp.result_type(float) if dtype is None else dtype
-    return _cut(jax.random.uniform(key, _length(shape), dtype, minval, maxval), shape)
+    return _first_words(jax.random.uniform(key, _length(shape), dtype, minval, maxval), shape)
 
 
 def integers(key: jax.Array, shape: tuple[int, ...], low: ArrayLike, high: ArrayLike) -> jax.Array:
@@ -54,7 +54,7 @@ def integers(key: jax.Array, shape: tuple[int, ...], low: ArrayLike, high: Array
 
 
 def check_key(argument: str, key: object) -> None:
-    """Refuses what is not one key, typed or (as of old) of `uint32[N]`; it may be traced.
+    """Refuses a value that is not one key, typed or (as of old) of `uint32[N]`; it may be traced.
 
     Raises:
       ValueError: `argument: got ...; accepted: ...`.
@@ -63,5 +63,5 @@ def check_key(argument: str, key: object) -> None:
     JAX_PROCESS.enter()
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
     typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
-    one = shape == () if typed else dtype == jnp.uint32 and len(shape or ()) == 1
-    check(one, argument, key, "one key, such as jax.random.key(0); jax.vmap takes many")
+    is_single = shape == () if typed else dtype == jnp.uint32 and len(shape or ()) == 1
+    check(is_single, argument, key, "one key, such as jax.random.key(0); jax.vmap takes many")

@@ -24,7 +24,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gpicljax.checks import check, refusal, unknown
+from gpicljax.checks import check, refusal, unknown_choice
 from gpicljax.environment import Environment
 
 Factory = Callable[..., Environment]
@@ -33,7 +33,7 @@ _FACTORIES: dict[str, Factory | str] = {}
 _NEEDS: dict[str, tuple[str, str]] = {}
 
 
-def unversioned(env_id: str) -> str:
+def id_without_version(env_id: str) -> str:
     """Returns an id without its version: `"FrozenLake"` for `"FrozenLake-v1"`."""
     return env_id.partition("-")[0]
 
@@ -75,23 +75,23 @@ def register(env_id: str, factory: Factory | str, needs: tuple[str, str] | None 
         _NEEDS[env_id] = needs
 
 
-def same_origin(one: object, other: object) -> bool:
-    """Whether two classes or functions come from the same place of the same module."""
+def same_origin(first: object, second: object) -> bool:
+    """Returns whether two classes or functions come from the same place of the same module."""
     places = [
-        (getattr(x, "__module__", None), getattr(x, "__qualname__", None)) for x in (one, other)
+        (getattr(x, "__module__", None), getattr(x, "__qualname__", None)) for x in (first, second)
     ]
     return None not in places[0] and places[0] == places[1]
 
 
 def _lacks(env_id: str) -> str | None:
-    """The package that an environment needs, and that is not installed."""
+    """Returns the package that an environment needs, and that is not installed."""
     package, _ = _NEEDS.get(env_id, (None, ""))
     lacking = package is not None and importlib.util.find_spec(package) is None
     return package if lacking else None
 
 
 def registered() -> list[str]:
-    """The registered ids, those of installed packages' entry points included, sorted.
+    """Returns the registered ids, those of installed packages' entry points included, sorted.
 
     Example:
       >>> import gpicljax
@@ -103,7 +103,7 @@ def registered() -> list[str]:
 
 
 def is_registered(env_id: str) -> bool:
-    """Whether there is such an id, its package installed or not. Nothing is imported."""
+    """Returns whether there is such an id, its package installed or not. Nothing is imported."""
     _enter_installed()
     return env_id in _FACTORIES
 
@@ -137,19 +137,19 @@ def make(env_id: str, **static: Any) -> Environment:
     if module:
         import_module(module, "env_id", f"{module}:{env_id}")
     if not is_registered(env_id):
-        raise ValueError(unknown("env_id", env_id, registered()))
+        raise ValueError(unknown_choice("env_id", env_id, registered()))
     if lacking := _lacks(env_id):
         install = _NEEDS[env_id][1]
         raise ModuleNotFoundError(
             f'{env_id} needs {lacking}, which is not installed: pip install "{install}"',
             name=lacking,
         )
-    factory = _imported(env_id)
+    factory = _import_factory(env_id)
     options = inspect.signature(factory).parameters
     anything = any(option.kind is option.VAR_KEYWORD for option in options.values())
     for name in static:
         if name not in options and not anything:
-            raise ValueError(unknown(f"option of {env_id}", name, options or ["none"]))
+            raise ValueError(unknown_choice(f"option of {env_id}", name, options or ["none"]))
     return factory(**static)
 
 
@@ -158,12 +158,12 @@ def import_from_here() -> None:
 
     Installed modules come first.
     """
-    here = os.getcwd()
-    if not {"", here} & {*sys.path}:
-        sys.path.append(here)
+    folder = os.getcwd()
+    if not {"", folder} & {*sys.path}:
+        sys.path.append(folder)
 
 
-def _imported(env_id: str) -> Factory:
+def _import_factory(env_id: str) -> Factory:
     factory = _FACTORIES[env_id]
     if not isinstance(factory, str):
         return factory
@@ -174,24 +174,24 @@ def _imported(env_id: str) -> Factory:
 
 
 def module_of(env_id: str) -> str:
-    """The module that registers an environment, or else has its factory."""
+    """Returns the module that registers an environment, or else the one of its factory."""
     module, _, env_id = env_id.rpartition(":")
     factory = _FACTORIES.get(env_id, "")
-    own = factory.partition(":")[0] if isinstance(factory, str) else factory.__module__
-    return module or own
+    factory_module = factory.partition(":")[0] if isinstance(factory, str) else factory.__module__
+    return module or factory_module
 
 
-def import_module(name: str, argument: str, given: str) -> Any:
+def import_module(name: str, argument: str, value: str) -> Any:
     """Imports a module, for an argument that names it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         accepted_values = f"what can be imported ({error})"
-        raise ValueError(refusal(argument, given, accepted_values)) from error
+        raise ValueError(refusal(argument, value, accepted_values)) from error
 
 
 def resolve(env: Environment | str) -> Environment:
-    """An environment as it is, or made by its id, for functions that accept both.
+    """Returns an environment as it is, or made by its id, for functions that accept both.
 
     Raises:
       ValueError: for an unknown id, or anything else.
@@ -203,7 +203,7 @@ def resolve(env: Environment | str) -> Environment:
 
 
 def registered_id(env: Environment) -> str | None:
-    """The id with which `make`, without options, gives an environment equal to this one."""
+    """Returns the id with which `make`, without options, gives an environment equal to this one."""
     home = f"{type(env).__module__}:"
     # Nothing else is imported for it.
     near = [name for name in registered() if str(_FACTORIES[name]).startswith(home)]

@@ -22,7 +22,7 @@ __all__ = ["Box", "Dict", "Discrete", "MultiDiscrete", "Space"]
 
 
 class Space:
-    """What every space can do: draw a member, and tell members from other values.
+    """The interface of every space: draw a member, and tell members from other values.
 
     Example:
       >>> import jax
@@ -38,7 +38,7 @@ class Space:
         )
 
     def contains(self, value: object) -> jax.Array:
-        """Whether `value` has the space's shape, kind of dtype and range, as `bool[]`."""
+        """Returns whether `value` has the space's shape, kind of dtype and range, as `bool[]`."""
         raise NotImplementedError(
             f"{type(self).__name__} has no contains(value), which is to return bool[]"
         )
@@ -78,7 +78,7 @@ class Discrete(Space):
         return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(jnp.int32)
 
     def contains(self, value: object) -> jax.Array:
-        """Whether `value` is an integer scalar within 0 .. n - 1."""
+        """Returns whether `value` is an integer scalar within 0 .. n - 1."""
         value = jnp.asarray(value)
         if value.shape != () or not _is_integer(value):
             return jnp.zeros((), bool)
@@ -109,12 +109,12 @@ class MultiDiscrete(Space):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of `nvec`."""
+        """Returns the shape of `nvec`."""
         return np.shape(self.nvec)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many members each entry has, all entries in one row."""
+        """Returns the number of members of each entry, all entries in one row."""
         return tuple(int(n) for n in np.ravel(self.nvec))
 
     def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
@@ -125,7 +125,7 @@ class MultiDiscrete(Space):
         return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
 
     def contains(self, value: object) -> jax.Array:
-        """Whether `value` has integers of the right shape with every entry in range."""
+        """Returns whether `value` has integers of the right shape with every entry in range."""
         value = jnp.asarray(value)
         if value.shape != self.shape or not _is_integer(value):
             return jnp.zeros((), bool)
@@ -219,11 +219,11 @@ class UnevenBox(Box):
         return low.reshape(self.shape), high.reshape(self.shape)
 
     def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
-        """As a Box; beyond an entry's bounds, the nearest value."""
+        """Draws a member as a Box does; beyond an entry's bounds, the nearest value."""
         return jnp.clip(super().sample(key, mask), *self._ends())
 
     def contains(self, value: object) -> jax.Array:
-        """As a Box, and every entry lies within its bounds."""
+        """Returns whether a Box contains the value, and every entry lies within its bounds."""
         value = jnp.asarray(value)
         if value.shape != self.shape:
             return jnp.zeros((), bool)
@@ -261,7 +261,7 @@ class Dict(Space):
 
     @classmethod
     def of(cls, mapping: Mapping[str, Space] | None = None, **spaces: Space) -> Dict:
-        """A Dict of the given named spaces, in the given order."""
+        """Returns a Dict of the given named spaces, in the given order."""
         return cls(tuple({**(mapping or {}), **spaces}.items()))
 
     @property
@@ -273,7 +273,7 @@ class Dict(Space):
         return self.spaces[name]
 
     def sample(self, key: jax.Array, mask: Any = None) -> dict[str, Any]:
-        """A dictionary with one sample per entry; `mask` is a dictionary of masks."""
+        """Returns a dictionary with one sample per entry; `mask` is a dictionary of masks."""
         keys = jax.random.split(key, len(self.items))
         masks = mask or {}
         return {
@@ -282,15 +282,15 @@ class Dict(Space):
         }
 
     def contains(self, value: object) -> jax.Array:
-        """Whether `value` has exactly these entries, each inside its space."""
+        """Returns whether `value` has exactly these entries, each inside its space."""
         if not isinstance(value, Mapping) or set(value) != set(self.spaces):
             return jnp.zeros((), bool)
         inside = [space.contains(value[name]) for name, space in self.items]
         return jnp.all(jnp.stack(inside))
 
 
-def checked(space: Space, value: object, argument: str, batch: tuple[int, ...] = ()) -> Any:
-    """A value as arrays, if it has the shape and kind of dtype of the space's members.
+def check_member(space: Space, value: object, argument: str, batch: tuple[int, ...] = ()) -> Any:
+    """Returns a value as arrays, if it has the shape and kind of dtype of the space's members.
 
     For integers any integer dtype will do, for floats integers too. This looks at nothing that is
     not known when a program is traced.
@@ -309,22 +309,22 @@ def checked(space: Space, value: object, argument: str, batch: tuple[int, ...] =
         fits = isinstance(value, Mapping) and set(entries) == set(space.spaces)
         check(fits, argument, value, f"a dictionary of {', '.join(space.spaces)}")
         return {
-            name: checked(entry, entries[name], f"{argument}[{name!r}]", batch)
+            name: check_member(entry, entries[name], f"{argument}[{name!r}]", batch)
             for name, entry in space.items
         }
     if (shape := getattr(space, "shape", None)) is None:
         return value
     dtype = jnp.dtype(space.jax_dtype if isinstance(space, Box) else jnp.int32)
-    each = f"{dtype}{[*batch, *shape]}, {'each ' if batch else ''}in {space}"
+    accepted_values = f"{dtype}{[*batch, *shape]}, {'each ' if batch else ''}in {space}"
     try:
         array = value if isinstance(value, jax.Array) else np.asarray(value)
     except ValueError:  # ragged
-        raise ValueError(refusal(argument, value, each)) from None
+        raise ValueError(refusal(argument, value, accepted_values)) from None
     kinds = {"f": (jnp.floating, jnp.integer), "b": (bool,)}.get(dtype.kind, (jnp.integer,))
     kind = any(jnp.issubdtype(array.dtype, kind) for kind in kinds)
     arrays = isinstance(value, jax.Array | np.ndarray)
-    given = jax.ShapeDtypeStruct(array.shape, array.dtype) if arrays else value
-    check(kind and array.shape == (*batch, *shape), argument, given, each)
+    received = jax.ShapeDtypeStruct(array.shape, array.dtype) if arrays else value
+    check(kind and array.shape == (*batch, *shape), argument, received, accepted_values)
     return jnp.asarray(array, None if array.dtype.kind == dtype.kind != "b" else dtype)
 
 
@@ -347,7 +347,7 @@ def nearest(space: Space, value: Any) -> Any:
 
 
 def repeat(space: Space, count: int) -> Space:
-    """The space of `count` stacked members, e.g. the actions of several agents.
+    """Returns the space of `count` stacked members, e.g. the actions of several agents.
 
     Discrete and MultiDiscrete become a MultiDiscrete with their numbers repeated, a Box gains a
     leading axis, a Dict does so entry by entry.
@@ -367,7 +367,7 @@ def repeat(space: Space, count: int) -> Space:
 
 
 def of_one_agent(space: Space, count: int) -> Space:
-    """What each of `count` agents has of a space with a leading agent axis; undoes `repeat`.
+    """Returns one agent's part of a space with a leading agent axis; undoes `repeat`.
 
     Raises:
       TypeError: if the space does not give each of them the same.
@@ -377,8 +377,8 @@ def of_one_agent(space: Space, count: int) -> Space:
     shape = getattr(space, "shape", ())
     if shape[:1] == (count,):
         if isinstance(space, MultiDiscrete) and len(set(space.nvec)) == 1:
-            one = space.nvec[0]
-            return MultiDiscrete(one) if isinstance(one, tuple) else Discrete(one)
+            choices = space.nvec[0]
+            return MultiDiscrete(choices) if isinstance(choices, tuple) else Discrete(choices)
         if isinstance(space, Box):
             return dataclasses.replace(space, shape=shape[1:])
         # A space of its own, such as both players' `[decision, tokens]`, with the choices of one.
@@ -389,7 +389,7 @@ def of_one_agent(space: Space, count: int) -> Space:
 
 
 def flat_size(space: Space) -> int:
-    """The number of entries of `flatten(space, value)`."""
+    """Returns the number of entries of `flatten(space, value)`."""
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, MultiDiscrete):
@@ -402,7 +402,7 @@ def flat_size(space: Space) -> int:
 
 
 def flatten(space: Space, value: Any) -> jax.Array:
-    """One float vector per member: integers one-hot, boxes ravelled, dictionaries in order.
+    """Returns one float vector per member: integers one-hot, boxes ravelled, dictionaries in order.
 
     Args:
       space: the space of the unbatched value.

@@ -31,7 +31,7 @@ class TaskSet:
 
     @classmethod
     def create(cls, key: jax.Array, size: int) -> TaskSet:
-        """A set of `size` tasks. Raises ValueError if `size` is below 1."""
+        """Returns a set of `size` tasks. Raises ValueError if `size` is below 1."""
         check_at_least(1, size=size)
         return cls(jax.random.split(key, size))
 
@@ -48,7 +48,7 @@ class TaskSet:
         return TaskSet(self.keys[:first]), TaskSet(self.keys[first:])
 
     def take(self, indices: jax.Array) -> TaskSet:
-        """The tasks at `int32[M]` indices.
+        """Returns the tasks at `int32[M]` indices.
 
         Example:
           >>> import jax
@@ -58,12 +58,12 @@ class TaskSet:
         return TaskSet(self.keys[indices])
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """The key of one task, drawn uniformly."""
+        """Returns the key of one task, drawn uniformly."""
         return self.keys[jax.random.randint(key, (), 0, len(self))]
 
 
 def tasks_vary(tasks: ArrayTree) -> jax.Array:
-    """Whether some tasks are not all the same.
+    """Returns whether some tasks are not all the same.
 
     Args:
       tasks: leaves `[N, ...]`, of one distribution.

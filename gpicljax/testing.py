@@ -1,4 +1,4 @@
-"""What every environment has to be like: checks for one of your own.
+"""Checks of what every environment has to be like, for one of your own.
 
 `check_environment` is the whole suite for one environment; a project's tests call it once.
 `check_interface` looks at shapes and dtypes alone, and `VectorEnv` calls it.
@@ -28,9 +28,13 @@ class NotAnEnvironmentError(ValueError):
     """An environment that is not as all others are."""
 
 
-def _refuse(condition: bool, env: Environment, what: str, found: object, accepted: str) -> None:
+def _refuse(
+    condition: bool, env: Environment, aspect: str, value: object, accepted_values_values: str
+) -> None:
     if not condition:
-        raise NotAnEnvironmentError(f"{env.name}: {what}: got {found}; accepted: {accepted}")
+        raise NotAnEnvironmentError(
+            f"{env.name}: {aspect}: got {value}; accepted: {accepted_values_values}"
+        )
 
 
 def _kind(leaf: jax.Array) -> str:
@@ -43,13 +47,17 @@ def _kinds(tree: ArrayTree) -> dict[str, str]:
     return {jax.tree_util.keystr(path) or "it": _kind(leaf) for path, leaf in leaves}
 
 
-def _same(env: Environment, what: str, found: ArrayTree, wanted: ArrayTree, source: str) -> None:
+def _check_like(
+    env: Environment, aspect: str, tree: ArrayTree, expected: ArrayTree, source: str
+) -> None:
     """Refuses trees whose leaves have other paths, shapes or dtypes."""
-    mine, theirs = _kinds(found), _kinds(wanted)
-    for path in theirs.keys() | mine.keys():
-        fits = mine.get(path) == theirs.get(path)
-        place = what if path == "it" else f"{what}{path}"
-        _refuse(fits, env, place, mine.get(path, "nothing"), f"{theirs.get(path)}, {source}")
+    kinds, expected_kinds = _kinds(tree), _kinds(expected)
+    for path in expected_kinds.keys() | kinds.keys():
+        fits = kinds.get(path) == expected_kinds.get(path)
+        place = aspect if path == "it" else f"{aspect}{path}"
+        _refuse(
+            fits, env, place, kinds.get(path, "nothing"), f"{expected_kinds.get(path)}, {source}"
+        )
 
 
 @functools.lru_cache(maxsize=256)
@@ -78,9 +86,9 @@ def check_interface(env: Environment) -> None:
     with contextlib.suppress(NotImplementedError):  # nothing but trainers needs the space
         space = env.observation_space()
         drawn = jax.eval_shape(space.sample, key)
-        _same(env, "observation", observation, drawn, f"as in {space}")
-    _same(env, "state after a step", step.state, state, "as after reset")
-    _same(env, "observation after a step", step.observation, observation, "as after reset")
+        _check_like(env, "observation", observation, drawn, f"as in {space}")
+    _check_like(env, "state after a step", step.state, state, "as after reset")
+    _check_like(env, "observation after a step", step.observation, observation, "as after reset")
     agents = () if env.num_agents is None else (env.num_agents,)
     default = jnp.result_type(float)
     fits = step.reward.shape == agents and step.reward.dtype == default
@@ -99,7 +107,7 @@ def check_interface(env: Environment) -> None:
 def check_environment(
     env: Environment, params: ArrayTree = None, *, steps: int = 1_000, seed: int = 0
 ) -> None:
-    """The suite that every environment of this package passes, for one of your own.
+    """Checks an environment of your own as thoroughly as this package's are.
 
     It compiles one program that plays random legal actions on a task, episode after episode.
 
@@ -125,8 +133,8 @@ def check_environment(
     params = env.params_or_default(params)
     _check_types(env, params)
     key, length = jax.random.key(seed), jnp.int32(steps)
-    program = jax.jit(functools.partial(life, env, steps))
-    seen, flags = jax.device_get(program(key, params, length))
+    program = jax.jit(functools.partial(play_randomly, env, steps))
+    played, flags = jax.device_get(program(key, params, length))
     horizon = int(env.horizon(params))
     ends = np.flatnonzero(flags.pop("ended"))
     for name, held in flags.items():
@@ -135,32 +143,34 @@ def check_environment(
     accepted_values = f"at most horizon(params) = {horizon}"
     _refuse(longest <= horizon + 1, env, "steps of an episode", longest - 1, accepted_values)
     _refuse(len(ends) > 0 or steps <= horizon, env, "ends of episodes", 0, accepted_values)
-    again = jax.device_get(program(key, params, length)[0])
-    _equal(env, "two plays of one key", again, seen, exact=True)
+    replayed = jax.device_get(program(key, params, length)[0])
+    _check_equal(env, "two plays of one key", replayed, played, exact=True)
     few = jnp.int32(min(steps, 6))
     keys = jax.random.split(key, 2)
-    one, many = program(keys[1], params, few)[0], jax.vmap(program, (0, None, None))
-    both = jax.tree.map(lambda x: x[1], many(keys, params, few)[0])
-    _equal(env, "an instance of a batch", both, one, exact=False)
-    task, (_, state), _ = seen
+    single, batched = program(keys[1], params, few)[0], jax.vmap(program, (0, None, None))
+    instance = jax.tree.map(lambda x: x[1], batched(keys, params, few)[0])
+    _check_equal(env, "an instance of a batch", instance, single, exact=False)
+    task, (_, state), _ = played
     words = env.describe(state, task)
     _refuse(bool(words.strip()), env, "describe", repr(words), "words about the state")
 
 
 def legal_action(env: Environment, key: jax.Array, observation: Observation) -> Any:
-    """An action drawn uniformly; from the legal ones where the observation has a mask."""
+    """Returns an action drawn uniformly; from the legal ones where the observation has a mask."""
     mask = observation.get("action_mask") if isinstance(observation, dict) else None
     return env.action_space().sample(key, mask)
 
 
 def finite(tree: ArrayTree) -> jax.Array:
-    """Whether all floats of a pytree are finite, `bool[]`."""
+    """Returns whether all floats of a pytree are finite, `bool[]`."""
     floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
     return jnp.asarray([jnp.isfinite(x).all() for x in floats]).all()
 
 
-def life(env: Environment, most: int, key: jax.Array, params: ArrayTree, length: jax.Array) -> Any:
-    """A task and `length` random steps on it, episode after episode: everything layer 1 returns.
+def play_randomly(
+    env: Environment, most: int, key: jax.Array, params: ArrayTree, length: jax.Array
+) -> Any:
+    """Plays `length` random steps on a task, episode after episode: everything layer 1 returns.
 
     Args:
       env: the environment.
@@ -200,14 +210,14 @@ def life(env: Environment, most: int, key: jax.Array, params: ArrayTree, length:
         over = step.terminated | step.truncated
         step = jax.lax.cond(over, reset, lambda: env.step(step_key, step.state, action, task))
         space = env.observation_space()
-        now = {
+        flags_now = {
             "an action is in its space": env.action_space().contains(action),
             "an observation is in its space": space.contains(step.observation),
             "a drawn observation is in its space": space.contains(drawn),
             "everything is finite": finite(step),
             "ended": step.terminated | step.truncated,
         }
-        return step, {name: flag.at[t].set(now[name]) for name, flag in flags.items()}
+        return step, {name: flag.at[t].set(flags_now[name]) for name, flag in flags.items()}
 
     step, flags = jax.lax.fori_loop(0, length, body, (blank, flags))
     return (task, (first, state), step), flags
@@ -239,10 +249,10 @@ def _check_types(env: Environment, params: ArrayTree) -> None:
 
 
 def _check_value(env: Environment) -> None:
-    """It is a value: frozen, hashable, picklable, and without arrays."""
-    for what, twin in (("a copy", copy.deepcopy(env)), ("a pickled one", _pickled(env))):
+    """Checks that it is a value: frozen, hashable, picklable, and without arrays."""
+    for aspect, twin in (("a copy", copy.deepcopy(env)), ("a pickled one", _pickle_twin(env))):
         same = twin == env and hash(twin) == hash(env)
-        _refuse(same, env, what, "another value", "an equal environment with an equal hash")
+        _refuse(same, env, aspect, "another value", "an equal environment with an equal hash")
     frozen = dataclasses.is_dataclass(env) and type(env).__dataclass_params__.frozen  # type: ignore[attr-defined]
     _refuse(frozen, env, "its class", type(env).__name__, "a frozen dataclass")
     for field, value in vars(env).items():
@@ -250,7 +260,7 @@ def _check_value(env: Environment) -> None:
         _refuse(not arrays, env, field, "an array", "numbers, text or tuples; arrays are params")
 
 
-def _pickled(env: Environment) -> Any:
+def _pickle_twin(env: Environment) -> Any:
     try:
         return pickle.loads(pickle.dumps(env))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -258,25 +268,27 @@ def _pickled(env: Environment) -> Any:
         raise NotAnEnvironmentError(text) from error
 
 
-def _equal(
-    env: Environment, what: str, found: ArrayTree, wanted: ArrayTree, *, exact: bool
+def _check_equal(
+    env: Environment, aspect: str, tree: ArrayTree, expected: ArrayTree, *, exact: bool
 ) -> None:
-    for path, (mine, theirs) in _pairs(found, wanted):
-        if exact or not jnp.issubdtype(mine.dtype, jnp.floating):
-            same = np.array_equal(mine, theirs)
+    for path, (value, expected_value) in _pairs(tree, expected):
+        if exact or not jnp.issubdtype(value.dtype, jnp.floating):
+            same = np.array_equal(value, expected_value)
         else:
-            same = np.allclose(mine, theirs, rtol=1e-5, atol=1e-5)
-        _refuse(same, env, f"{what}, {path}", mine.tolist(), f"the same as before, {theirs}")
+            same = np.allclose(value, expected_value, rtol=1e-5, atol=1e-5)
+        _refuse(
+            same, env, f"{aspect}, {path}", value.tolist(), f"the same as before, {expected_value}"
+        )
 
 
-def _pairs(found: ArrayTree, wanted: ArrayTree) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+def _pairs(tree: ArrayTree, expected: ArrayTree) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
     def plain(leaf: jax.Array) -> np.ndarray:
         key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return np.asarray(jax.random.key_data(leaf) if key else leaf)
 
-    mine = jax.tree_util.tree_leaves_with_path(found)
-    theirs = jax.tree.leaves(wanted)
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    expected_leaves = jax.tree.leaves(expected)
     return [
         (jax.tree_util.keystr(path), (plain(a), plain(b)))
-        for (path, a), b in zip(mine, theirs, strict=True)
+        for (path, a), b in zip(leaves, expected_leaves, strict=True)
     ]

@@ -23,7 +23,7 @@ from flax import struct
 from jax.core import Tracer
 
 from gpicljax import spaces
-from gpicljax.batching import Constant, strip_weak_types, unshared, update_compacted
+from gpicljax.batching import Constant, strip_weak_types, unshare, update_compacted
 from gpicljax.checks import JAX_PROCESS, Count, Share, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep, prefix_of
@@ -77,8 +77,8 @@ class VectorState:
     cursor: jax.Array
 
 
-def _folded(keys: jax.Array, number: jax.typing.ArrayLike) -> jax.Array:
-    """The subkeys of this number, `[B]`."""
+def _fold_in(keys: jax.Array, number: jax.typing.ArrayLike) -> jax.Array:
+    """Returns the subkeys of this number, `[B]`."""
     return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
 
@@ -149,16 +149,16 @@ class VectorEnv:
         object.__setattr__(self, "params", self.env.params_or_default(self.params))
 
     def __repr__(self) -> str:
-        """What is not the default; params and tasks without their numbers."""
-        said = [repr(self.env), f"num_envs={self.num_envs}"]
+        """Returns all that is not the default; params and tasks without their numbers."""
+        parts = [repr(self.env), f"num_envs={self.num_envs}"]
         for field in dataclasses.fields(self)[2:]:
             value = getattr(self, field.name)
             if field.name in ("params", "tasks"):
                 if value is not None and (field.name == "tasks" or not self._default_params):
-                    said.append(f"{field.name}=...")
+                    parts.append(f"{field.name}=...")
             elif value != field.default:
-                said.append(f"{field.name}={value!r}")
-        return f"VectorEnv({', '.join(said)})"
+                parts.append(f"{field.name}={value!r}")
+        return f"VectorEnv({', '.join(parts)})"
 
     @functools.cached_property
     def _default_params(self) -> bool:
@@ -169,7 +169,7 @@ class VectorEnv:
 
     @functools.cached_property
     def _content(self) -> tuple[Any, ...]:
-        """What it is compared by: all fields, arrays by their numbers."""
+        """Returns all fields for comparison, arrays by their numbers."""
         arrays = self.params, self.tasks and jax.random.key_data(self.tasks.keys)
         if any(isinstance(x, Tracer) for x in jax.tree.leaves(arrays)):
             return (object(),)  # like no other
@@ -177,10 +177,10 @@ class VectorEnv:
         sizes = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return *(sizes | {"params": None, "tasks": None}).values(), kind, Constant.of(arrays)
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:  # in every call of a program of which it is a static argument
+    def __eq__(self, value: object) -> bool:
+        if self is value:  # in every call of a program of which it is a static argument
             return True
-        return isinstance(other, VectorEnv) and self._content == other._content
+        return isinstance(value, VectorEnv) and self._content == value._content
 
     def __hash__(self) -> int:
         return self._hash
@@ -228,8 +228,8 @@ class VectorEnv:
         )
         return self._start(key, blueprint, params)
 
-    def _drawn(self, keys: jax.Array) -> jax.Array:
-        """A bank entry for each key, `int32[B]`.
+    def _draw_entries(self, keys: jax.Array) -> jax.Array:
+        """Returns a bank entry for each key, `int32[B]`.
 
         A key from which nothing else is drawn is random words already. The bias of the remainder is
         below P / 2**32.
@@ -275,12 +275,14 @@ class VectorEnv:
         # All from one call, which takes long to compile: instances, renewals, bank entries.
         entries = self._bank_size if self.resets == "bank" else 0
         numbers = np.concatenate([np.arange(self.num_envs), _ENTRY - 1 + np.arange(entries + 1)])
-        made = jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers.astype(np.uint32))
-        keys, renewal_key = made[: self.num_envs], made[self.num_envs]
+        subkeys = jax.vmap(lambda number: jax.random.fold_in(key, number))(
+            numbers.astype(np.uint32)
+        )
+        keys, renewal_key = subkeys[: self.num_envs], subkeys[self.num_envs]
         bank = None
         if entries:
-            bank = self._blueprints(made[self.num_envs + 1 :], params)
-        first = _folded(keys, _FIRST)
+            bank = self._blueprints(subkeys[self.num_envs + 1 :], params)
+        first = _fold_in(keys, _FIRST)
         if task is not None:
             state = jax.vmap(self.env.initial)(first, task)
         else:
@@ -300,7 +302,7 @@ class VectorEnv:
             bank_key=None if bank is None else renewal_key,
             cursor=jnp.zeros((), jnp.int32),
         )
-        return unshared((vstate, self._first(vstate)), key, self.params, params, task)
+        return unshare((vstate, self._first(vstate)), key, self.params, params, task)
 
     def _begin(
         self, keys: jax.Array, index: jax.Array | None, bank: ArrayTree, params: ArrayTree
@@ -310,17 +312,17 @@ class VectorEnv:
         return jax.vmap(self._from_bank, (0, 0, None, None))(keys, index, bank, params)
 
     def _first(self, vstate: VectorState) -> TimeStep:
-        """The time step of a batch all of whose trials start now."""
-        no, yes = jnp.zeros(self.num_envs, bool), jnp.ones(self.num_envs, bool)
-        seen = self._seen(vstate.state, vstate.task)
+        """Returns the time step of a batch all of whose trials start now."""
+        false, true = jnp.zeros(self.num_envs, bool), jnp.ones(self.num_envs, bool)
+        observed = self._observe(vstate.state, vstate.task)
         blank = jax.eval_shape(self._transition, vstate, self._no_action(vstate))
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (blank.reward, blank.info))
-        return TimeStep(seen[0], zeros[0], no, no, yes, yes, zeros[1], seen[1])
+        return TimeStep(observed[0], zeros[0], false, false, true, true, zeros[1], observed[1])
 
-    def _seen(self, state: ArrayTree, task: ArrayTree) -> tuple[Any, Any]:
-        """Observations, and what experts are told."""
-        told = jax.vmap(self.env.privileged)(state, task) if self.privileged else None
-        return jax.vmap(self.env.observe)(state, task), told
+    def _observe(self, state: ArrayTree, task: ArrayTree) -> tuple[Any, Any]:
+        """Returns observations, and the privileged information where it is asked for."""
+        privileged = jax.vmap(self.env.privileged)(state, task) if self.privileged else None
+        return jax.vmap(self.env.observe)(state, task), privileged
 
     def _no_action(self, vstate: VectorState) -> Any:
         space = self.env.action_space()
@@ -328,7 +330,7 @@ class VectorEnv:
         return jax.tree.map(lambda a: jnp.zeros((self.num_envs, *a.shape), a.dtype), action)
 
     def _transition(self, vstate: VectorState, actions: ArrayTree) -> Any:
-        keys = _folded(vstate.keys, 2 * vstate.time)
+        keys = _fold_in(vstate.keys, 2 * vstate.time)
         return jax.vmap(self.env.transition)(keys, vstate.state, actions, vstate.task)
 
     def step(self, vstate: VectorState, actions: ArrayTree) -> tuple[VectorState, TimeStep]:
@@ -347,7 +349,7 @@ class VectorEnv:
             than `B` members of the action space.
         """
         check(isinstance(vstate, VectorState), "vstate", vstate, "the state that init or step gave")
-        actions = spaces.checked(self.env.action_space(), actions, "actions", (self.num_envs,))
+        actions = spaces.check_member(self.env.action_space(), actions, "actions", (self.num_envs,))
         moved = self._transition(vstate, actions)
         ended = vstate.ended
 
@@ -360,10 +362,10 @@ class VectorEnv:
         task = vstate.task
 
         def key_of(indices: jax.Array) -> jax.Array:
-            return _folded(vstate.keys[indices], reset_time)
+            return _fold_in(vstate.keys[indices], reset_time)
 
-        def arrived(indices: jax.Array, state: ArrayTree) -> Transition:
-            """The start of an episode, with reward 0 and no news.
+        def start_transition(indices: jax.Array, state: ArrayTree) -> Transition:
+            """Returns the start of an episode, with reward 0 and no news.
 
             Reward, flags and info are written along with the state, and not chosen afterwards: XLA
             copies all tasks in every step unless whatever reads them is needed by the loop that
@@ -379,16 +381,16 @@ class VectorEnv:
 
             def next_episode(indices: jax.Array) -> Any:
                 tasks = jax.tree.map(lambda x: x[indices], vstate.task)
-                return arrived(indices, jax.vmap(self.env.initial)(key_of(indices), tasks))
+                return start_transition(indices, jax.vmap(self.env.initial)(key_of(indices), tasks))
 
             moved = update_compacted(new_episode, moved, next_episode, self._group)
         if not synchronous:
 
             def next_trial(indices: jax.Array) -> Any:
                 keys = key_of(indices)
-                index = None if vstate.bank is None else self._drawn(keys)
+                index = None if vstate.bank is None else self._draw_entries(keys)
                 task, state = self._begin(keys, index, vstate.bank, vstate.params)
-                return task, arrived(indices, state)
+                return task, start_transition(indices, state)
 
             task, moved = update_compacted(new_trial, (task, moved), next_trial, self._group)
 
@@ -396,7 +398,7 @@ class VectorEnv:
         trial_time = vstate.trial_time + 1
         if synchronous:
             truncated = truncated | ((trial_time == self.steps_per_trial) & ~terminated)
-        observation, privileged = self._seen(state, task)
+        observation, privileged = self._observe(state, task)
         timestep = TimeStep(
             observation=observation,
             reward=reward,
@@ -424,12 +426,13 @@ class VectorEnv:
         Unlike the parts of a key for the whole batch, they depend on neither B nor how the batch is
         spread over devices.
         """
-        return _folded(vstate.keys, np.uint32(_CHOICE) + 2 * vstate.time.astype(jnp.uint32))
+        return _fold_in(vstate.keys, np.uint32(_CHOICE) + 2 * vstate.time.astype(jnp.uint32))
 
     # A batch spread over devices -------------------------------------------------------------
 
     def part(self, count: int) -> VectorEnv:
-        """What one of `count` devices steps: an equal part of the instances, and the whole bank.
+        """Returns the batch of one of `count` devices: an equal part of the instances, the whole
+        bank.
 
         Raises:
           ValueError: if `count` does not divide `num_envs`.
@@ -461,7 +464,7 @@ class VectorEnv:
         )
 
     def renew(self, vstate: VectorState, timestep: TimeStep) -> tuple[VectorState, TimeStep]:
-        """What is generated between scans; trainers call it once per chunk.
+        """Generates tasks between scans; trainers call it once per chunk.
 
         `"bank"`: replaces `renew_share` of the bank, oldest first. `"synchronous"`: starts new
         trials everywhere. `"fresh"`: nothing.
@@ -482,7 +485,7 @@ class VectorEnv:
             cursor = (vstate.cursor + count) % self._bank_size
             return dataclasses.replace(vstate, bank=bank, cursor=cursor), timestep
         number = np.uint32(_CHOICE + 1) + 2 * vstate.time.astype(jnp.uint32)
-        task, state = self._begin(_folded(vstate.keys, number), None, None, vstate.params)
+        task, state = self._begin(_fold_in(vstate.keys, number), None, None, vstate.params)
         vstate = dataclasses.replace(
             vstate,
             task=task,

@@ -16,10 +16,10 @@ from gpicljax.storage.manifest import MANIFEST
 
 
 class Collection(NamedTuple):
-    """What is to be collected in a folder.
+    """The plan of a collection of records in a folder.
 
     Attributes:
-      what: the records are, in a word.
+      record_name: the records are, in a word.
       about: what they are, for JSON; see `ShardWriter`.
       kind: the entry of `about` that all collections of this kind have in common.
       make: the records of a shard, from its key.
@@ -29,7 +29,7 @@ class Collection(NamedTuple):
       sample: a part of a shard for a dry run, from a key, and its steps; by default a whole one.
     """
 
-    what: str
+    record_name: str
     about: Mapping[str, Any]
     kind: str
     make: Callable[[jax.Array], Any]
@@ -45,17 +45,17 @@ class Collection(NamedTuple):
           DamagedShardError: if it holds none at all.
           ValueError: if it holds one of another kind.
         """
-        found = read_manifest(path).about.get(self.kind)
-        check(found == self.about[self.kind], self.kind, found, str(self.about[self.kind]))
+        kind = read_manifest(path).about.get(self.kind)
+        check(kind == self.about[self.kind], self.kind, kind, str(self.about[self.kind]))
 
     def lacks_shards(self, path: Path) -> bool:
-        """Whether there is anything to be made for a folder.
+        """Returns whether a folder still lacks shards.
 
         Raises:
           DamagedShardError: if its manifest is damaged.
         """
-        there = read_manifest(path).shards if (path / MANIFEST).exists() else ()
-        return len(there) < self.shards
+        stored = read_manifest(path).shards if (path / MANIFEST).exists() else ()
+        return len(stored) < self.shards
 
 
 def collect_shards(

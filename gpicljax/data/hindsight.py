@@ -53,25 +53,27 @@ class HindsightState:
 
 
 def _remaining(state: HindsightState, row: jax.Array, column: jax.Array, horizon: int) -> jax.Array:
-    """Steps from these to the end of the episode, `int32[N]`, themselves included."""
+    """Returns the steps from these to the end of the episode, themselves included, `int32[N]`."""
     rows = state.valid.shape[0]
     newer = (state.cursor - 1 - row) % rows
     ahead = jnp.arange(min(horizon, rows), dtype=jnp.int32)
     places = (row[:, None] + ahead) % rows, column[:, None]
-    there = state.valid[places] & (ahead <= newer[:, None])
+    is_stored = state.valid[places] & (ahead <= newer[:, None])
     # Nothing comes after the last step of the episode.
     ended = jnp.cumsum(state.last[places], axis=1) - state.last[places] > 0
-    return jnp.cumprod(there & ~ended, axis=1, dtype=jnp.int32).sum(1, dtype=jnp.int32)
+    return jnp.cumprod(is_stored & ~ended, axis=1, dtype=jnp.int32).sum(1, dtype=jnp.int32)
 
 
 def _empty(item: NStepTransition, rows: int, num_envs: int) -> HindsightState:
-    """Rings without any item; each leaf an array of its own, so that the state may be donated."""
+    """Returns rings without items; each leaf is an array of its own, so that they can be
+    donated.
+    """
     blank = lambda x: jnp.zeros((rows, num_envs, *x.shape), x.dtype)  # noqa: E731
-    no, zero = lambda: jnp.zeros((rows, num_envs), bool), lambda: jnp.zeros((), jnp.int32)
+    false, zero = lambda: jnp.zeros((rows, num_envs), bool), lambda: jnp.zeros((), jnp.int32)
     return HindsightState(
         items=jax.tree.map(blank, item),
-        valid=no(),
-        last=no(),
+        valid=false(),
+        last=false(),
         cursor=zero(),
         queue=jnp.zeros(rows * num_envs, jnp.int32),
         first=zero(),
@@ -82,7 +84,7 @@ def _empty(item: NStepTransition, rows: int, num_envs: int) -> HindsightState:
 def hindsight(
     capacity: int, horizon: int, reward: Reward, share: jax.Array | float = 0.8
 ) -> Replay:
-    """A replay of transitions, a share of which is drawn with another goal.
+    """Returns a replay of transitions, a share of which is drawn with another goal.
 
     Observations are dictionaries with `achieved_goal` and `desired_goal`, as Gymnasium-Robotics
     names them. With another goal, the desired goal of `observation` and of `following` is the
@@ -113,8 +115,8 @@ def hindsight(
     """
     for field, value in (("capacity", capacity), ("horizon", horizon)):
         check(value >= 1, field, value, "an integer >= 1")
-    fine = not isinstance(share, int | float) or 0 <= share <= 1
-    check(fine, "share", share, "a number within [0, 1]")
+    is_valid = not isinstance(share, int | float) or 0 <= share <= 1
+    check(is_valid, "share", share, "a number within [0, 1]")
 
     def init(item: NStepTransition, num_envs: int) -> HindsightState:
         _check_goals(item.observation)
@@ -171,17 +173,19 @@ def hindsight(
         )
         achieved = state.items.following["achieved_goal"]
         goal = achieved[(row + steps) % rows, column]
-        other = jax.random.uniform(share_key, (batch_size,)) < share
+        is_relabelled = jax.random.uniform(share_key, (batch_size,)) < share
 
         def with_goal(observation: dict[str, jax.Array]) -> dict[str, Any]:
             old = observation["desired_goal"]
-            return observation | {"desired_goal": select(other, goal.astype(old.dtype), old)}
+            return observation | {
+                "desired_goal": select(is_relabelled, goal.astype(old.dtype), old)
+            }
 
         earned = jax.vmap(reward)(batch.following["achieved_goal"], goal)
         return batch._replace(
             observation=with_goal(batch.observation),
             following=with_goal(batch.following),
-            reward=jnp.where(other, earned.astype(batch.reward.dtype), batch.reward),
+            reward=jnp.where(is_relabelled, earned.astype(batch.reward.dtype), batch.reward),
         )
 
     return Replay(init, add, sample, lambda state: state.size)
@@ -189,7 +193,7 @@ def hindsight(
 
 def _check_goals(observation: Observation) -> None:
     if not isinstance(observation, Mapping) or not set(_GOALS) <= set(observation):
-        given = list(observation) if isinstance(observation, Mapping) else type(observation)
-        raise ValueError(refusal("observation", given, f"a dictionary with {_GOALS}"))
+        received = list(observation) if isinstance(observation, Mapping) else type(observation)
+        raise ValueError(refusal("observation", received, f"a dictionary with {_GOALS}"))
     shapes = [jnp.shape(observation[name]) for name in _GOALS]
     check(shapes[0] == shapes[1], "observation", shapes, f"one shape for the goals {_GOALS}")

@@ -57,7 +57,7 @@ class ReplaySample(NamedTuple):
 
 
 def init(item: ArrayTree, capacity: int) -> ReplayState:
-    """An empty replay for items shaped like `item`.
+    """Returns an empty replay for items shaped like `item`.
 
     Raises:
       ValueError: if `capacity` is below 1.
@@ -171,7 +171,7 @@ def importance_weights(
 
 
 class Replay(NamedTuple):
-    """How an off-policy learner stores and draws its transitions: pure functions over a state.
+    """The storage from which an off-policy learner draws transitions: pure functions over a state.
 
     Attributes:
       init: `(item, num_envs) -> state` without any item, from one unbatched example, usually a

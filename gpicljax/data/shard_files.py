@@ -1,4 +1,4 @@
-"""What a store of shards consists of: its manifest, its files, its lock."""
+"""The files of a store of shards: manifest, arrays and lock."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Shard(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a store says of itself; `leaves` is empty until there is a shard."""
+    """The manifest of a store; `leaves` is empty until there is a shard."""
 
     about: dict[str, Any]
     leaves: tuple[Leaf, ...]
@@ -63,7 +63,7 @@ class Manifest(NamedTuple):
 
 
 def read_manifest(path: str | Path) -> Manifest:
-    """What a store says of itself.
+    """Reads the manifest of a store.
 
     Raises:
       DamagedShardError: if the manifest is missing, damaged or of another version.
@@ -97,12 +97,12 @@ def find_damage(path: str | Path, *, checksums: bool = True) -> dict[str, str]:
     Returns:
       By the names of damaged shards, what is wrong with which of their files.
     """
-    found: dict[str, str] = {}
+    damage: dict[str, str] = {}
     for shard in read_manifest(path).shards:
         lines = find_problems(Path(path) / shard.name, shard.files, checksums=checksums)
         if lines:
-            found[shard.name] = "\n".join(lines)
-    return found
+            damage[shard.name] = "\n".join(lines)
+    return damage
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
@@ -120,15 +120,15 @@ in_one_process = Process("TensorStore")
 
 
 def tensorstore() -> Any:
-    """The library, imported with the first store."""
+    """Returns the library, imported with the first store."""
     import tensorstore
 
     in_one_process.enter()
     return tensorstore
 
 
-def location(folder: Path) -> dict[str, Any]:
-    """Where TensorStore finds an array."""
+def array_spec(folder: Path) -> dict[str, Any]:
+    """Returns the specification by which TensorStore finds an array."""
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder.absolute()}/"}}
 
 
@@ -146,7 +146,7 @@ def write_arrays(folder: Path, table: Mapping[str, NDArray[Any]], shard: str) ->
     try:
         writes = []
         for name, value in table.items():
-            spec = location(folder / name) | {
+            spec = array_spec(folder / name) | {
                 "metadata": _metadata(value) | {"attributes": {"shard": shard}},
                 # So that a missing file is damage, and not a way to say zero.
                 "store_data_equal_to_fill_value": True,

@@ -38,9 +38,9 @@ from gpicljax.data.shard_files import (
     Shard,
     ShardError,
     StoreLockedError,
+    array_spec,
     find_damage,
     in_one_process,
-    location,
     read_manifest,
     tensorstore,
     write_arrays,
@@ -90,14 +90,14 @@ class ShardWriter:
     ) -> None:
         """Opens or makes the store; see the class."""
         self.path = Path(path)
-        wanted = json.loads(json.dumps(dict(about or {})))
+        expected = json.loads(json.dumps(dict(about or {})))
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             self._lock = Held(None) if lock is not None else exclusive(self.path)
         except LockedError as error:
             raise StoreLockedError(f"another writer is at work: {error}") from error
         try:
-            self._manifest = self._open(wanted)
+            self._manifest = self._open(expected)
         except BaseException:
             self.close()
             raise
@@ -156,15 +156,15 @@ class ShardWriter:
         """Closes the writer."""
         self.close()
 
-    def _open(self, wanted: dict[str, Any]) -> Manifest:
+    def _open(self, expected: dict[str, Any]) -> Manifest:
         if not (self.path / MANIFEST).exists():
             if any(self.path.glob("shard-*")):
                 raise DamagedShardError(f"{self.path / MANIFEST} is missing beside its shards")
-            manifest = Manifest(wanted, (), ())
+            manifest = Manifest(expected, (), ())
             write_manifest(self.path, manifest)
             return manifest
         manifest = read_manifest(self.path)
-        lines = differences(manifest.about, wanted)
+        lines = differences(manifest.about, expected)
         if lines:
             raise StoreMismatchError(
                 f"{self.path} was made with another configuration (stored -> wanted):"
@@ -230,14 +230,14 @@ class ShardReader:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the records are."""
+        """Returns the store's description, as it was given to the writer."""
         return self.manifest.about
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """One record, leaves `[...]`; a negative index counts from the end."""
+        """Returns one record, leaves `[...]`; a negative index counts from the end."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"index: got {index}; accepted: below the {len(self)} records")
         return jax.tree.map(lambda x: x[0], self.read([index % len(self)]))
@@ -260,7 +260,7 @@ class ShardReader:
     def batches(
         self, batch_size: int, *, seed: int, epoch: int = 0, start: int = 0
     ) -> Iterator[dict[str, Any]]:
-        """All records in random order, each once; those that fill no batch are left out.
+        """Returns all records in random order, each once; those that fill no batch are left out.
 
         The next batch is read while the caller works on the last one.
 
@@ -286,11 +286,11 @@ class ShardReader:
     def _batches(self, order: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         coming = [self._start(indices) for indices in order[:1]]
         for following in [*order[1:], None]:
-            now = coming.pop() if coming else None
+            current = coming.pop() if coming else None
             if following is not None:
                 coming.append(self._start(following))
-            if now is not None:
-                yield self._finish(now)
+            if current is not None:
+                yield self._finish(current)
 
     def _start(self, indices: NDArray[Any]) -> tuple[int, list[tuple[Any, ...]]]:
         if indices.ndim != 1 or indices.size == 0 or indices.dtype.kind not in "iu":
@@ -308,7 +308,7 @@ class ShardReader:
             first = self._ends[shard - 1] if shard else 0
             for leaf in self.manifest.leaves:
                 folder = self.path / self._names[shard] / leaf.name
-                with _named(folder):
+                with _name_damage(folder):
                     array = self._array(int(shard), leaf, folder)
                     pending.append((leaf, places, folder, array[indices[places] - first].read()))
         return len(indices), pending
@@ -320,14 +320,14 @@ class ShardReader:
             for leaf in self.manifest.leaves
         }
         for leaf, places, folder, future in pending:
-            with _named(folder):
+            with _name_damage(folder):
                 out[leaf.name][places] = future.result()
-        return _nested(out)
+        return _nest(out)
 
     def _array(self, shard: int, leaf: Leaf, folder: Path) -> Any:
         in_one_process.enter()
         if (shard, leaf.name) not in self._arrays:
-            array = tensorstore().open(location(folder), open=True, read=True).result()
+            array = tensorstore().open(array_spec(folder), open=True, read=True).result()
             if (array.shape[1:], str(array.dtype.numpy_dtype)) != (leaf.shape, leaf.dtype):
                 raise DamagedShardError(f"{folder / 'zarr.json'} does not fit {MANIFEST}")
             self._arrays[shard, leaf.name] = array
@@ -335,7 +335,7 @@ class ShardReader:
 
 
 def _table(records: Any) -> tuple[dict[str, NDArray[Any]], int]:
-    """The leaves by name, and their common leading axis."""
+    """Returns the leaves by name, and their common leading axis."""
     table: dict[str, NDArray[Any]] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(records)[0]:
         parts = [jax.tree_util.keystr((step,), simple=True) for step in path]
@@ -357,7 +357,7 @@ def _dtype(name: str) -> Any:
     return jax.numpy.dtype(name)  # which knows bfloat16, too
 
 
-def _nested(table: Mapping[str, Any]) -> dict[str, Any]:
+def _nest(table: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in table.items():
         *outer, last = name.split(".")
@@ -368,11 +368,11 @@ def _nested(table: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _compare(path: Path, stored: Sequence[Leaf], given: Sequence[Leaf]) -> None:
-    def said(leaves: Sequence[Leaf]) -> dict[str, str]:
+def _compare(path: Path, stored: Sequence[Leaf], received: Sequence[Leaf]) -> None:
+    def leaf_shapes(leaves: Sequence[Leaf]) -> dict[str, str]:
         return {leaf.name: f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves}
 
-    lines = differences(said(stored), said(given), show=str)
+    lines = differences(leaf_shapes(stored), leaf_shapes(received), show=str)
     if lines:
         raise StoreMismatchError(
             f"{path} holds other records (stored -> given):"
@@ -381,8 +381,8 @@ def _compare(path: Path, stored: Sequence[Leaf], given: Sequence[Leaf]) -> None:
 
 
 @contextlib.contextmanager
-def _named(folder: Path) -> Iterator[None]:
-    """Says which array could not be read."""
+def _name_damage(folder: Path) -> Iterator[None]:
+    """Names the array that could not be read in the error."""
     try:
         yield
     except ValueError as error:  # as which TensorStore reports damaged and unreadable files

@@ -25,28 +25,30 @@ _PREVIOUS = "previous"
 
 
 def _line(entry: JsonObject, previous: str) -> tuple[bytes, str]:
-    """An entry as one line, with the checksum of the line before and its own; and the latter."""
+    """Returns an entry as a line with the checksums of the line before and its own, and the
+    latter.
+    """
     # Half a surrogate pair stays what it is: an escape of JSON.
     text = to_json_text({**entry, _PREVIOUS: previous}).encode(errors="backslashreplace")[:-1]
-    own = f"{zlib.crc32(text):08x}"
-    return text + _END + f'{own}"}}\n'.encode(), own
+    checksum = f"{zlib.crc32(text):08x}"
+    return text + _END + f'{checksum}"}}\n'.encode(), checksum
 
 
 def _entry(line: bytes) -> tuple[dict[str, Any], str] | None:
-    """What a line says, and its checksum; None if it is damaged."""
+    """Returns a line's entry and checksum; None if it is damaged."""
     text, _, rest = line.rpartition(_END)
-    own = f"{zlib.crc32(text):08x}"
-    if rest != f'{own}"}}\n'.encode():
+    checksum = f"{zlib.crc32(text):08x}"
+    if rest != f'{checksum}"}}\n'.encode():
         return None
     try:
         entry = json.loads(text.decode() + "}")
     except (ValueError, RecursionError):
         return None
-    return (entry, own) if isinstance(entry, dict) else None
+    return (entry, checksum) if isinstance(entry, dict) else None
 
 
 def read_transcript(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What a conversation is about, and its turns.
+    """Reads a conversation's header and turns.
 
     Args:
       path: the file.
@@ -62,17 +64,17 @@ def read_transcript(path: str | Path) -> tuple[dict[str, Any], list[dict[str, An
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int, str]:
-    """The same, how many bytes of the file are whole, and the checksum of the last whole line."""
+    """Returns also the number of bytes in whole lines, and the checksum of the last one."""
     lines = read_bytes(path).splitlines(keepends=True)
     entries: list[dict[str, Any]] = []
     whole, last, chained = 0, "", False
     for number, line in enumerate(lines, 1):
-        known = _entry(line)
-        if known is None:
+        parsed = _entry(line)
+        if parsed is None:
             if number == len(lines) and number > 1:
                 break
             raise SavedError(f"{path}, line {number}: damaged, or no transcript")
-        entry, own = known
+        entry, checksum = parsed
         previous = entry.pop(_PREVIOUS, None)
         chained = chained or previous is not None
         if chained and previous != last:
@@ -81,7 +83,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int, str]:
                 "a line was removed, swapped or doubled"
             )
         entries.append(entry)
-        whole, last = whole + len(line), own
+        whole, last = whole + len(line), checksum
     if not entries or "transcript" not in entries[0]:
         raise SavedError(f"{path}, line 1: no transcript")
     return entries[0]["transcript"], entries[1:], whole, last
@@ -109,11 +111,11 @@ class Transcript:
         whole, self._last = 0, ""
         # A header that was cut short has no turns behind it.
         if self.path.exists() and b"\n" in read_bytes(self.path):
-            known, self.turns, whole, self._last = _read(self.path)
-            for name in sorted(known.keys() | about.keys()):
-                if known.get(name) != about.get(name):
+            header, self.turns, whole, self._last = _read(self.path)
+            for name in sorted(header.keys() | about.keys()):
+                if header.get(name) != about.get(name):
                     raise SavedError(
-                        f"{self.path} is about something else: {name} is {known.get(name)!r}, "
+                        f"{self.path} is about something else: {name} is {header.get(name)!r}, "
                         f"not {about.get(name)!r}"
                     )
         self._file = open(self.path, "ab")  # noqa: SIM115

@@ -38,7 +38,7 @@ class NStepTransition(NamedTuple):
 def transitions(
     timestep: TimeStep, action: jax.Array, n_step: int, discount: jax.Array | float
 ) -> tuple[NStepTransition, jax.Array]:
-    """The n-step transitions of one instance's stretch of steps.
+    """Returns the n-step transitions of one instance's stretch of steps.
 
     Args:
       timestep: leaves `[T + n, ...]`, without `info`.
@@ -64,18 +64,18 @@ def transitions(
         end = jnp.where(going, place, end)
         going = going & ~timestep.last[place]
     factor = jnp.where(timestep.terminated[end], 0, factor)
-    made = NStepTransition(
+    completed = NStepTransition(
         jax.tree.map(lambda x: x[:count], timestep.observation),
         action[:count],
         reward,
         factor.astype(reward.dtype),
         jax.tree.map(lambda x: x[end], timestep.observation),
     )
-    return made, ~timestep.last[:count] & ~timestep.trial_start[1 : count + 1]
+    return completed, ~timestep.last[:count] & ~timestep.trial_start[1 : count + 1]
 
 
-class Collected(NamedTuple):
-    """What a collection of T steps of B instances leads to.
+class CollectedSteps(NamedTuple):
+    """The outcome of T steps of B instances.
 
     Attributes:
       rollout: where to go on from.
@@ -129,7 +129,7 @@ def collect(
     period: int,
     n_step: int,
     discount: jax.Array | float,
-) -> Collected:
+) -> CollectedSteps:
     """Lets the agent act for `period` steps and makes the transitions that they complete.
 
     Args:
@@ -159,13 +159,13 @@ def collect(
     items, valid = jax.vmap(transitions, (1, 1, None, None), 1)(
         timesteps, actions, n_step, discount
     )
-    here, there = slice(0, period), slice(1, period + 1)
-    ends = timesteps.last[there] | timesteps.trial_start[there]
+    starts, following_steps = slice(0, period), slice(1, period + 1)
+    ends = timesteps.last[following_steps] | timesteps.trial_start[following_steps]
     arrived = jax.tree.map(lambda x: x[n_step:], timesteps)
     acted = ~steps[0].last
     metrics = {
         "reward": arrived.reward.sum() / jnp.maximum(acted.sum(), 1),
         "episodes": arrived.last.sum(dtype=jnp.int32),
     }
-    last = ends & ~timesteps.last[here]
-    return Collected(following, window, items, valid, last, steps[0].observation, metrics)
+    last = ends & ~timesteps.last[starts]
+    return CollectedSteps(following, window, items, valid, last, steps[0].observation, metrics)

@@ -32,7 +32,7 @@ class Aggregate(NamedTuple):
 
 
 def interquartile_mean(scores: Scores) -> float:
-    """The mean of the middle half of all scores, whatever their task.
+    """Returns the mean of the middle half of all scores, whatever their task.
 
     Less swayed by single runs than the mean, and less wasteful than the median.
 
@@ -50,7 +50,7 @@ def interquartile_mean(scores: Scores) -> float:
 
 
 def probability_of_improvement(a: Scores, b: Scores) -> float:
-    """How likely a run of `a` beats one of `b` on a task drawn at random; a tie counts half.
+    """Returns the probability that a run of `a` beats one of `b` on a random task; ties count half.
 
     Args:
       a: see `Scores`.
@@ -66,11 +66,13 @@ def probability_of_improvement(a: Scores, b: Scores) -> float:
       >>> probability_of_improvement([[1.0, 2.0], [5.0]], [[0.0, 2.0], [7.0]])
       0.3125
     """
-    ours, theirs = _tasks(a, "a"), _tasks(b, "b")
-    check(len(ours) == len(theirs), "b", f"{len(theirs)} tasks", f"the {len(ours)} tasks of a")
+    a_tasks, b_tasks = _tasks(a, "a"), _tasks(b, "b")
+    check(
+        len(a_tasks) == len(b_tasks), "b", f"{len(b_tasks)} tasks", f"the {len(a_tasks)} tasks of a"
+    )
     wins = [
         np.mean((x[:, None] > y).astype(float) + 0.5 * (x[:, None] == y))
-        for x, y in zip(ours, theirs, strict=True)
+        for x, y in zip(a_tasks, b_tasks, strict=True)
     ]
     return float(np.mean(wins))
 
@@ -82,7 +84,7 @@ def aggregate(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Aggregate:
-    """A statistic of one or more methods with its stratified percentile-bootstrap interval.
+    """Returns a statistic of one or more methods with its stratified percentile-bootstrap interval.
 
     Args:
       statistic: of as many `Scores` as are given, such as `interquartile_mean`.
@@ -102,13 +104,13 @@ def aggregate(
     """
     check_confidence(confidence)
     check(resamples >= 100, "resamples", resamples, "at least 100")
-    methods = [_tasks(each, f"scores[{i}]") for i, each in enumerate(scores)]
+    methods = [_tasks(runs, f"scores[{i}]") for i, runs in enumerate(scores)]
     rng = np.random.default_rng(seed)
 
-    def drawn(tasks: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    def resample(tasks: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
         return [x[rng.integers(0, x.size, x.size)] for x in tasks]
 
-    draws = [statistic(*map(drawn, methods)) for _ in range(resamples)]
+    draws = [statistic(*map(resample, methods)) for _ in range(resamples)]
     low, high = np.quantile(draws, [0.5 - confidence / 2, 0.5 + confidence / 2])
     return Aggregate(float(statistic(*methods)), float(low), float(high))
 

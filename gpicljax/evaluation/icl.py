@@ -108,11 +108,11 @@ class ICLProfile:
         return rows
 
     def table(self) -> str:
-        """The profile as a Markdown table."""
+        """Returns the profile as a Markdown table."""
         return markdown_table(["measure", "value", "interval"], self.rows())
 
     def __str__(self) -> str:
-        """The profile as aligned text, one line per measure."""
+        """Returns the profile as aligned text, one line per measure."""
         better = "higher" if self.higher_is_better else "lower"
         trials = f"{self.trials} trial" + ("" if self.trials == 1 else "s")
         rows = self.rows()
@@ -271,8 +271,8 @@ def icl_profile(
     check_confidence(confidence)
     check(0 <= smoothing < 1, "smoothing", smoothing, "0 <= smoothing < 1")
     check(0 < tolerance < 1, "tolerance", tolerance, "0 < tolerance < 1")
-    enough = bootstrap == 0 or bootstrap >= 100
-    check(enough, "bootstrap", bootstrap, "0 (none) or at least 100")
+    is_accepted = bootstrap == 0 or bootstrap >= 100
+    check(is_accepted, "bootstrap", bootstrap, "0 (none) or at least 100")
 
     length = int(np.flatnonzero(w.any(0))[-1]) + 1
     starts = _bin_starts(bins, x.shape[1])
@@ -302,7 +302,7 @@ def icl_profile(
             _measure(c @ sums, c @ totals, shape, sign)
             for c in np.split(counts.astype(np.float64), range(_BLOCK, bootstrap, _BLOCK))
         ]
-        draws = _Measures(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+        draws = _CurveStatistics(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
 
     tails = (0.5 - confidence / 2, 0.5 + confidence / 2)
     zero_shot, asymptote, potential = (
@@ -320,8 +320,8 @@ def icl_profile(
         # Every sample is judged as the trials themselves are: by more than the margin of error.
         drawn = _horizons(draws, shape, tolerance, improving=rise[1] > margin)
         horizon = Estimate(float(value), *_quantiles(drawn, tails))
-        known = drawn[~np.isnan(drawn)]
-        beyond = float(np.isinf(known).mean()) if known.size else float("nan")
+        measured = drawn[~np.isnan(drawn)]
+        beyond = float(np.isinf(measured).mean()) if measured.size else float("nan")
     return ICLProfile(
         zero_shot,
         asymptote,
@@ -337,8 +337,8 @@ def icl_profile(
     )
 
 
-class _Measures(NamedTuple):
-    """What is measured of K curves: four `float64[K]` and the smoothed curves `float64[K, T]`."""
+class _CurveStatistics(NamedTuple):
+    """Statistics of K curves: four `float64[K]` and the smoothed curves `float64[K, T]`."""
 
     zero_shot: Floats
     asymptote: Floats
@@ -373,7 +373,7 @@ class _Shape(NamedTuple):
         )
 
 
-def _measure(sums: Floats, totals: Floats, shape: _Shape, sign: float) -> _Measures:
+def _measure(sums: Floats, totals: Floats, shape: _Shape, sign: float) -> _CurveStatistics:
     """Measures of K mean curves, given as `float64[K, T]` sums of values and of weights."""
     mean = _divide(sums, totals)
     zero_shot = mean[:, 0]
@@ -392,13 +392,13 @@ def _measure(sums: Floats, totals: Floats, shape: _Shape, sign: float) -> _Measu
         return running[:, shape.last] - running[:, shape.first]
 
     smooth = _divide(windows(sums), windows(totals))
-    return _Measures(
+    return _CurveStatistics(
         zero_shot, asymptote, sign * (asymptote - zero_shot), sign * slope * shape.span, smooth
     )
 
 
 def _horizons(
-    measures: _Measures, shape: _Shape, tolerance: float, improving: NDArray[np.bool_]
+    measures: _CurveStatistics, shape: _Shape, tolerance: float, improving: NDArray[np.bool_]
 ) -> Floats:
     """Horizon of each curve: a position, `inf` beyond the last, NaN without potential."""
     band = tolerance * measures.potential[:, None] * (1 + 1e-9)
@@ -410,7 +410,7 @@ def _horizons(
 
 
 def _excess(
-    point: _Measures, draws: _Measures, tolerance: float, sign: float
+    point: _CurveStatistics, draws: _CurveStatistics, tolerance: float, sign: float
 ) -> tuple[float, Floats]:
     """By how much the final movement exceeds `tolerance` of the potential; and in each sample."""
     value, drawn = (sign * m.gain - tolerance * np.abs(m.potential) for m in (point, draws))
@@ -426,21 +426,21 @@ def _significant(value: float, drawn: Floats, level: float) -> tuple[bool, float
 
 def _quantiles(draws: Floats, levels: Sequence[float]) -> tuple[float, ...]:
     """Quantiles of the draws that are not NaN; NaN if those are fewer than half."""
-    known = draws[~np.isnan(draws)]
-    if 2 * known.size < draws.size or known.size == 0:
+    finite = draws[~np.isnan(draws)]
+    if 2 * finite.size < draws.size or finite.size == 0:
         return (float("nan"),) * len(levels)
     # Order statistics, not interpolation: between a position and infinity lies nothing.
-    return tuple(float(q) for q in np.quantile(known, levels, method="closest_observation"))
+    return tuple(float(q) for q in np.quantile(finite, levels, method="closest_observation"))
 
 
 def _trials(
     values: ArrayLike, weights: ArrayLike | None, weights_name: str
 ) -> tuple[Floats, Floats]:
-    """Checked `float64[N, T]` values, 0 where they do not count, and weights."""
+    """Returns checked `float64[N, T]` values, 0 where they do not count, and their weights."""
     x = np.asarray(values, np.float64)
     check_array(x.ndim == 2, "values", x, "float[N, T], trials by positions")
-    some = x.shape[0] >= 1 and x.shape[1] >= 2
-    check_array(some, "values", x, "at least one trial of at least 2 positions")
+    is_large_enough = x.shape[0] >= 1 and x.shape[1] >= 2
+    check_array(is_large_enough, "values", x, "at least one trial of at least 2 positions")
     w = np.ones_like(x) if weights is None else np.asarray(weights)
     check_array(w.shape == x.shape, weights_name, w, f"the shape of values, {[*x.shape]}")
     if weights_name == "mask" and weights is not None:
@@ -469,13 +469,13 @@ def _bin_starts(bins: Bins, length: int) -> NDArray[np.int64]:
     starts = np.asarray(bins)
     valid = starts.ndim == 1 and starts.size >= 2 and np.issubdtype(starts.dtype, np.integer)
     valid = valid and starts[0] == 0 and np.all(np.diff(starts) >= 1) and starts[-1] < length
-    accepted = f"2 or more ascending start positions, from 0 to at most {length - 1}"
-    check(valid, "bins", bins, accepted)
+    accepted_values = f"2 or more ascending start positions, from 0 to at most {length - 1}"
+    check(valid, "bins", bins, accepted_values)
     return starts.astype(np.int64)
 
 
 def _centres(starts: NDArray[np.int64], length: int) -> Floats:
-    """Mean position of every bin: `float64[B]`."""
+    """Returns mean position of every bin: `float64[B]`."""
     ends = np.append(starts[1:], length)
     return (starts + ends - 1) / 2
 

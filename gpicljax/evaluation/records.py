@@ -21,7 +21,7 @@ GROUPS = 64
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ICLRecord:
-    """How well an agent did by context, beside a null, an oracle and itself without memory.
+    """Scores of an agent by context, beside a null, an oracle and the agent without memory.
 
     All were measured on the same samples. A curve has a row for each training seed, or, of an agent
     with a single seed, for each group of trials: then intervals say nothing about training.
@@ -83,52 +83,57 @@ class ICLRecord:
         return _mean(self.curves[role], 1, self.weight)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON has it, NaN as None."""
-        told = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        """Returns the record for JSON, NaN as None."""
+        entries = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for name in ("position", "weight"):
-            told[name] = [round(float(x), 3) for x in told[name]]
-        told["curves"] = {
+            entries[name] = [round(float(x), 3) for x in entries[name]]
+        entries["curves"] = {
             role: [[None if np.isnan(x) else float(f"{x:.6g}") for x in row] for row in curve]
             for role, curve in self.curves.items()
         }
-        return told
+        return entries
 
     @classmethod
-    def from_json(cls, told: Any) -> ICLRecord:
-        """The inverse of `to_json`.
+    def from_json(cls, entries: Any) -> ICLRecord:
+        """Returns the inverse of `to_json`.
 
         Raises:
           ValueError: if it is anything else.
         """
         names = {field.name for field in dataclasses.fields(cls)}
-        if not isinstance(told, dict) or set(told) != names:
-            raise ValueError(f"no record of in-context learning: got {str(told)[:80]}")
+        if not isinstance(entries, dict) or set(entries) != names:
+            raise ValueError(f"no record of in-context learning: got {str(entries)[:80]}")
         try:
-            return cls(**{**told, **_checked(told)})
+            return cls(**{**entries, **_check_arrays(entries)})
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"no record of in-context learning: {error}") from None
 
 
-def _checked(told: Mapping[str, Any]) -> dict[str, Any]:
+def _check_arrays(entries: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arrays of a stored record, and refuses fields that `icl_record` cannot write."""
     for name in ("system", "task", "agent", "measure", "context", "null", "oracle"):
-        check(isinstance(told[name], str), name, told[name], "a text")
+        check(isinstance(entries[name], str), name, entries[name], "a text")
     check(
-        isinstance(told["higher_is_better"], bool),
+        isinstance(entries["higher_is_better"], bool),
         "higher_is_better",
-        told["higher_is_better"],
+        entries["higher_is_better"],
         "true or false",
     )
-    check_choice("rows", told["rows"], ("seeds", "trials"))
-    check(fits(told["length"], Annotated[int, Range(1)]), "length", told["length"], "an int >= 1")
-    end = told["end"]
+    check_choice("rows", entries["rows"], ("seeds", "trials"))
+    check(
+        fits(entries["length"], Annotated[int, Range(1)]),
+        "length",
+        entries["length"],
+        "an int >= 1",
+    )
+    end = entries["end"]
     check(isinstance(end, float) and 0 < end < 1, "end", end, "a number between 0 and 1")
-    position, weight = (_numbers(name, told[name]) for name in ("position", "weight"))
+    position, weight = (_numbers(name, entries[name]) for name in ("position", "weight"))
     ascends = position.size > 1 and position[0] >= 0 and bool((np.diff(position) > 0).all())
-    check(ascends, "position", told["position"], "two or more ascending numbers >= 0")
+    check(ascends, "position", entries["position"], "two or more ascending numbers >= 0")
     sound = weight.shape == position.shape and bool((weight > 0).all())
-    check(sound, "weight", told["weight"], f"{position.size} numbers above 0")
-    curves = {role: _numbers(role, curve, 2) for role, curve in told["curves"].items()}
+    check(sound, "weight", entries["weight"], f"{position.size} numbers above 0")
+    curves = {role: _numbers(role, curve, 2) for role, curve in entries["curves"].items()}
     needed = {"agent", "null", "null overall", "oracle"}
     check(needed <= curves.keys(), "curves", [*curves], ", ".join(sorted(needed)))
     shape = len(curves["agent"]), position.size
@@ -137,9 +142,9 @@ def _checked(told: Mapping[str, Any]) -> dict[str, Any]:
     return {"position": position, "weight": weight, "curves": curves}
 
 
-def _numbers(name: str, told: Any, ndim: int = 1) -> Floats:
+def _numbers(name: str, value: Any, ndim: int = 1) -> Floats:
     """Returns numbers from JSON as an array; null is NaN in curves, and refused elsewhere."""
-    rows = told if ndim == 2 else [told]
+    rows = value if ndim == 2 else [value]
     values = [x for row in rows for x in row]
     sound = all(
         (x is None and ndim == 2)
@@ -147,7 +152,7 @@ def _numbers(name: str, told: Any, ndim: int = 1) -> Floats:
         for x in values
     )
     check(sound, name, "other values", "finite numbers")
-    return np.asarray(told, np.float64)
+    return np.asarray(value, np.float64)
 
 
 class ICLSummary(NamedTuple):
@@ -193,7 +198,7 @@ def icl_record(
     bins: int | None = None,
     positions: ArrayLike | None = None,
 ) -> ICLRecord:
-    """Brings what was measured into a record.
+    """Makes a record of measured curves.
 
     The nulls are those that do best on these very samples, at the end and over the whole context.
     That choice favours the nulls.
@@ -236,16 +241,16 @@ def icl_record(
     starts = np.arange(length) if bins is None else np.append(log_bins(last, bins), last)
     ends = np.append(starts[1:], length)
     check(len(starts) >= 2, "bins", list(starts), "two positions or bins, or more")
-    where = (starts + ends - 1) / 2.0 if positions is None else np.asarray(positions, np.float64)
-    fits = where.shape == starts.shape and (np.diff(where) > 0).all()
-    check_array(fits, "positions", where, f"ascending float[{length}], without bins")
+    position = (starts + ends - 1) / 2.0 if positions is None else np.asarray(positions, np.float64)
+    fits = position.shape == starts.shape and (np.diff(position) > 0).all()
+    check_array(fits, "positions", position, f"ascending float[{length}], without bins")
 
-    def brought(x: Floats) -> Floats:
+    def bin_rows(x: Floats) -> Floats:
         # A single seed's trials in groups, the same ones for all curves.
         groups = min(trials, GROUPS)
         rows = [x[0, i::groups] for i in range(groups)] if seeds == 1 else [*x] * (seeds // len(x))
         parts = [[row[:, a:b].ravel() for a, b in zip(starts, ends, strict=True)] for row in rows]
-        return np.array([[_mean(each, 0) for each in row] for row in parts], np.float64)
+        return np.array([[_mean(entries, 0) for entries in row] for row in parts], np.float64)
 
     sign = 1 if higher_is_better else -1
 
@@ -261,14 +266,14 @@ def icl_record(
         context=context,
         higher_is_better=higher_is_better,
         rows="seeds" if seeds > 1 else "trials",
-        length=length if positions is None else int(where[-1]) + 1,
+        length=length if positions is None else int(position[-1]) + 1,
         end=end,
-        position=where,
+        position=position,
         weight=(ends - starts).astype(np.float64),
         curves={
-            **{role: brought(x) for role, x in shaped.items()},
-            "null": brought(rest[chosen]),
-            "null overall": brought(rest[best(0)]),
+            **{role: bin_rows(x) for role, x in shaped.items()},
+            "null": bin_rows(rest[chosen]),
+            "null overall": bin_rows(rest[best(0)]),
         },
         null=chosen,
         oracle=oracle,
@@ -276,7 +281,7 @@ def icl_record(
 
 
 def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
-    """A record in numbers.
+    """Returns the numbers of a record.
 
     Intervals are t-intervals of the jackknife over rows; for plain means that is the usual
     t-interval. That of the horizon is the range over seeds, or the bootstrap's over trials.
@@ -297,8 +302,8 @@ def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
 
     def share_of(values: Floats, null: Floats, oracle: Floats) -> Estimate:
         def share(rows: NDArray[np.intp]) -> float:
-            mine, low, high = (float(_mean(x[rows], 0)) for x in (values, null, oracle))
-            return (mine - low) / (high - low) if (high - low) * sign > 0 else np.nan
+            value, low, high = (float(_mean(x[rows], 0)) for x in (values, null, oracle))
+            return (value - low) / (high - low) if (high - low) * sign > 0 else np.nan
 
         return estimate(share)
 
@@ -319,10 +324,10 @@ def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
 def _horizon(record: ICLRecord) -> Estimate:
     agent = record.curves["agent"]
 
-    def found(rows: Floats, bootstrap: int) -> Estimate:
-        known = np.isfinite(rows)
+    def horizon_of(rows: Floats, bootstrap: int) -> Estimate:
+        finite = np.isfinite(rows)
         better = record.higher_is_better
-        profile = icl_profile(rows, known, higher_is_better=better, bootstrap=bootstrap)
+        profile = icl_profile(rows, finite, higher_is_better=better, bootstrap=bootstrap)
         last = len(record.position) - 1
 
         def context(index: float) -> float:  # between positions, and beyond the last
@@ -333,18 +338,18 @@ def _horizon(record: ICLRecord) -> Estimate:
         return Estimate(*map(context, profile.horizon))
 
     if len(agent) == 1:
-        return Estimate(found(agent, 0).value, np.nan, np.nan)
-    whole = found(agent, 1000)
-    if record.rows == "trials" or np.isnan(whole.value):
-        return whole
-    each = [found(row[None], 0).value for row in agent]
-    return Estimate(whole.value, float(np.nanmin(each)), float(np.nanmax(each)))
+        return Estimate(horizon_of(agent, 0).value, np.nan, np.nan)
+    horizon = horizon_of(agent, 1000)
+    if record.rows == "trials" or np.isnan(horizon.value):
+        return horizon
+    by_seed = [horizon_of(row[None], 0).value for row in agent]
+    return Estimate(horizon.value, float(np.nanmin(by_seed)), float(np.nanmax(by_seed)))
 
 
 def _jackknife(
     statistic: Callable[[NDArray[np.intp]], float], count: int, confidence: float
 ) -> Estimate:
-    """A statistic of rows, given by their indices, with a t-interval."""
+    """Returns a statistic of rows, given by their indices, with a t-interval."""
     every = np.arange(count)
     value = statistic(every)
     if count < 2:

@@ -27,7 +27,7 @@ class EpisodeReturns(NamedTuple):
     Example:
       >>> import jax.numpy as jnp
       >>> no = jnp.zeros(2, bool)
-      >>> EpisodeReturns(jnp.array([1.0, 0.0]), jnp.array([7, 100]), ~no, no).cut.tolist()
+      >>> EpisodeReturns(jnp.array([1.0, 0.0]), jnp.array([7, 100]), ~no, no).is_unfinished.tolist()
       [False, False]
     """
 
@@ -37,17 +37,17 @@ class EpisodeReturns(NamedTuple):
     truncated: jax.Array
 
     @property
-    def cut(self) -> jax.Array:
-        """`bool[N]`: neither; the evaluation's own limit came first."""
+    def is_unfinished(self) -> jax.Array:
+        """`bool[N]`: neither terminated nor truncated; the evaluation's own limit came first."""
         return ~(self.terminated | self.truncated)
 
 
 def returns_of(played: PlayedEpisodes) -> EpisodeReturns:
-    """Returns of episodes of which `rollout.play` kept the rewards."""
-    each = EpisodeReturns(
+    """Returns the returns of episodes whose rewards `rollout.play` kept."""
+    by_trial = EpisodeReturns(
         played.records.sum(-1), played.length, played.terminated, played.truncated
     )
-    return jax.tree.map(lambda x: x.reshape(-1), each)
+    return jax.tree.map(lambda x: x.reshape(-1), by_trial)
 
 
 def single_trial_batch(
@@ -174,12 +174,12 @@ class Episode(NamedTuple):
 
 
 def keep_episode_step(record: Record) -> tuple[Any, ...]:
-    """What `rollout.play` is to keep of every step for `first_episode`."""
+    """Returns what `first_episode` needs of a step, as `keep` of `rollout.play`."""
     return record.next_vstate.state, record.action, record.next_timestep.reward, record.aux
 
 
 def first_episode(start: RolloutState, played: PlayedEpisodes, episodes: int = 1) -> Episode:
-    """The first episode that `rollout.play` kept, step by step, with `keep_episode_step`.
+    """Returns the first episode that `rollout.play` kept with `keep_episode_step`, step by step.
 
     Args:
       start: before the first step.
@@ -188,16 +188,16 @@ def first_episode(start: RolloutState, played: PlayedEpisodes, episodes: int = 1
         were one. A later episode's first state is left out.
     """
     task = jax.tree.map(lambda x: x[0], start.vstate.task)
-    there = jnp.arange(played.records[2].shape[2]) < played.length[0, :episodes, None]
+    was_taken = jnp.arange(played.records[2].shape[2]) < played.length[0, :episodes, None]
     # The steps that were taken first, in their order; behind them what an episode did not need.
-    order = jnp.argsort(~there.reshape(-1), stable=True)
+    order = jnp.argsort(~was_taken.reshape(-1), stable=True)
 
     def in_a_row(x: jax.Array) -> jax.Array:
         x = x[0, :episodes]
         return x.reshape(-1, *x.shape[2:])[order]
 
     after, actions, rewards, aux = jax.tree.map(in_a_row, played.records)
-    length = there.sum(dtype=jnp.int32)
+    length = was_taken.sum(dtype=jnp.int32)
     shown = jnp.minimum(jnp.arange(rewards.shape[0] + 1), length)
     states = jax.tree.map(
         lambda first, later: jnp.concatenate([first[:1], later])[shown], start.vstate.state, after

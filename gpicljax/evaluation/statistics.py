@@ -20,7 +20,7 @@ Statistic = Callable[[NDArray[np.float64]], ArrayLike]
 
 
 class SummaryStats(NamedTuple):
-    """What a paper prints of a cell: mean and sample standard deviation of `n` seeds."""
+    """Mean and sample standard deviation over `n` seeds, as a cell of a paper's table."""
 
     mean: float
     std: float
@@ -74,7 +74,7 @@ class WelchResult(NamedTuple):
 
 
 def mean_interval(samples: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Mean of independent samples (seeds, usually) with its t-interval.
+    """Returns the mean of independent samples (seeds, usually) with its t-interval.
 
     Args:
       samples: `float[N]`, N >= 1; NaN in, NaN out, so a diverged seed stays visible.
@@ -169,7 +169,7 @@ def bootstrap_interval(
 def ratio_interval(
     a: ArrayLike, b: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> tuple[float, float, float]:
-    """The ratio of two means over the same tasks, with its paired bootstrap interval.
+    """Returns the ratio of two means over the same tasks, with its paired bootstrap interval.
 
     Args:
       a: `float[N]`, N >= 2.
@@ -312,7 +312,7 @@ def welch_test_from_stats(
 
 
 def holm_correction(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Holm's step-down correction: adjusted p-values that hold for a whole family of tests.
+    """Returns Holm's step-down adjusted p-values, which hold for a whole family of tests.
 
     Args:
       p_values: `float[M]` in [0, 1]; NaN marks a test that could not be made. It stays NaN and
@@ -331,9 +331,9 @@ def holm_correction(p_values: ArrayLike) -> NDArray[np.float64]:
       [0.03, 0.06, 0.06]
     """
     p = as_samples(p_values, "p_values", minimum=0)
-    known = p[~np.isnan(p)]
-    if np.any((known < 0) | (known > 1)):
-        raise ValueError(f"p_values: got {known.min()} to {known.max()}; accepted: [0, 1]")
+    finite = p[~np.isnan(p)]
+    if np.any((finite < 0) | (finite > 1)):
+        raise ValueError(f"p_values: got {finite.min()} to {finite.max()}; accepted: [0, 1]")
     order = np.argsort(p)  # NaN sorts last, where it takes the smallest factors
     steps = np.minimum(p[order] * np.arange(p.size, 0, -1), 1.0)
     adjusted = np.empty_like(p)

@@ -17,7 +17,7 @@ _LARGEST = 2**31 - 1
 
 
 def of_one_agent(env: Environment | str) -> Environment:
-    """The environment, or that of an id. ValueError if it has several agents."""
+    """Returns the environment, or that of an id. ValueError if it has several agents."""
     env = resolve(env)
     check(env.num_agents is None, "num_agents", env.num_agents, "one; to_jaxmarl takes several")
     return env
@@ -52,7 +52,7 @@ def joint_space(space: spaces.Space) -> spaces.Space:
 
 
 def to_native(space: spaces.Space, action: Any) -> Any:
-    """A member of `space` from one of `joint_space(space)`, of any shape of the right size.
+    """Returns a member of `space` from one of `joint_space(space)`, of any shape of the right size.
 
     Args:
       space: the native action space.
@@ -71,7 +71,7 @@ def to_native(space: spaces.Space, action: Any) -> Any:
 
 
 def joint_mask(space: spaces.Space, mask: jax.Array) -> jax.Array:
-    """Which members of `joint_space(space)` are legal, `bool[n]`.
+    """Returns which members of `joint_space(space)` are legal, `bool[n]`.
 
     Args:
       space: Discrete or MultiDiscrete.

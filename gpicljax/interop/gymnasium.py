@@ -39,7 +39,7 @@ _jit = functools.partial(jax.jit, static_argnums=0)
 
 @jax.jit
 def _keys(root: jax.Array, resets: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The keys of a reset: of its task, should it be a new one, and of its episode."""
+    """Returns the keys of a reset: of its task, should it be a new one, and of its episode."""
     task_key, episode_key = jax.random.split(jax.random.fold_in(root, resets))
     return task_key, episode_key
 
@@ -58,7 +58,7 @@ def _reset(env: Environment, key: jax.Array, task: ArrayTree) -> tuple[Any, Any]
 def _step(
     env: Environment, key: jax.Array, time: Any, state: ArrayTree, action: Any, task: ArrayTree
 ) -> tuple[Any, jax.Array, Any]:
-    """The next state and time, and what the caller gets."""
+    """Returns the next state and time, and what the caller gets."""
     observation, state, *rest = env.step(jax.random.fold_in(key, time), state, action, task)
     return state, time + 1, (observation, *rest)
 
@@ -72,7 +72,7 @@ class _Spec(EnvSpec):
     """A specification that says why it cannot be written as JSON."""
 
     def to_json(self) -> str:
-        """As Gymnasium's.
+        """Returns the specification in JSON, as Gymnasium's own does.
 
         Raises:
           ValueError: unless the environment is one of the registered ids, without options.
@@ -86,8 +86,10 @@ class _Spec(EnvSpec):
         return super().to_json()
 
 
-def _changed(env: Environment, params: ArrayTree) -> Any:
-    """None for the default params; else the fields that differ, as numbers and lists."""
+def _changes(env: Environment, params: ArrayTree) -> Any:
+    """Returns the fields that differ from the default params, as numbers and lists; None if none
+    do.
+    """
     default = env.default_params
     if Constant.of(params) == Constant.of(default):
         return None
@@ -130,13 +132,13 @@ class GymnasiumEnv(gymnasium.Env):
         self._native_observations = env.observation_space()
         self._native_actions = env.action_space()
         self.observation_space = observations_of(env, params)
-        self.action_space = converted(self._native_actions)
+        self.action_space = gymnasium_space(self._native_actions)
         self.spec = _Spec(
             "gpicljax/" + "-".join(re.findall(r"[\w:.]+", env.name)),  # no brackets in ids
             "gpicljax.interop.gymnasium:to_gymnasium",
             kwargs={
                 "env": registered_id(env) or env,
-                "params": _changed(env, params),
+                "params": _changes(env, params),
                 "episodes_per_trial": episodes_per_trial,
             },
             vector_entry_point="gpicljax.interop.gymnasium_vector:to_gymnasium_vector",
@@ -161,12 +163,12 @@ class GymnasiumEnv(gymnasium.Env):
           The observation and `{"trial_start": bool}`.
         """
         JAX_PROCESS.enter()
-        whole = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
-        check(whole, "seed", seed, "an integer >= 0, or None")
+        is_valid = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
+        check(is_valid, "seed", seed, "an integer >= 0, or None")
         super().reset(seed=None if seed is None else int(seed))
         options = options or {}
-        known = set(options) <= {"task_key"}
-        check(known, "options", options, "{'task_key': an integer or a typed key}")
+        is_known = set(options) <= {"task_key"}
+        check(is_known, "options", options, "{'task_key': an integer or a typed key}")
         if seed is not None or self._root is None:
             self._root = jax.random.key(int(self.np_random.integers(2**31)))
             self._resets, self.task = 0, None
@@ -187,7 +189,7 @@ class GymnasiumEnv(gymnasium.Env):
         return to_numpy(self._native_observations, observation), {"trial_start": trial_start}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step; raises ResetNeeded if the episode is over, ValueError for a bad action."""
+        """Runs one step; raises ResetNeeded if the episode is over, ValueError for a bad action."""
         if self._over:
             raise ResetNeeded("the episode is over, or none has begun: call reset()")
         action = to_action(self._native_actions, action)
@@ -252,7 +254,7 @@ def to_gymnasium(
       >>> env.reset(seed=0)
       (np.int64(0), {'trial_start': True})
     """
-    env, params = checked(env, params, render_mode, static)
+    env, params = prepare(env, params, render_mode, static)
     check_at_least(1, episodes_per_trial=episodes_per_trial)
     return GymnasiumEnv(env, params, episodes_per_trial, render_mode)
 
@@ -272,13 +274,13 @@ def _make_registered(env: str, render_mode: str | None = None, **options: Any) -
 # Shared with the vector adapter ----------------------------------------------------------------
 
 
-def checked(
+def prepare(
     env: Environment | str,
     params: ParamsOrChanges,
     render_mode: str | None,
     static: Mapping[str, Any],
 ) -> tuple[Environment, Any]:
-    """The environment and the params to use; ValueError where they or the mode do not fit."""
+    """Returns the environment and the params to use, once they and the mode are checked."""
     JAX_PROCESS.enter()  # before the first computation, which would hang after a fork
     fits = isinstance(env, str) or not static
     check(fits, "options", [*static], "none beside an environment; static options beside an id")
@@ -294,7 +296,7 @@ def render_modes(env: Environment) -> list[str]:
     return ["rgb_array", "ansi"] if env.can_render else ["ansi"]
 
 
-def converted(space: spaces.Space) -> gymnasium.Space:
+def gymnasium_space(space: spaces.Space) -> gymnasium.Space:
     """Gymnasium's class for a space.
 
     Boxes of booleans (masks) become MultiBinary. Infinite bounds become half the largest finite
@@ -305,7 +307,7 @@ def converted(space: spaces.Space) -> gymnasium.Space:
     if isinstance(space, spaces.MultiDiscrete):
         return gymnasium.spaces.MultiDiscrete(list(space.nvec))
     if isinstance(space, spaces.Dict):
-        return gymnasium.spaces.Dict({name: converted(entry) for name, entry in space.items})
+        return gymnasium.spaces.Dict({name: gymnasium_space(entry) for name, entry in space.items})
     if not isinstance(space, spaces.Box):
         raise TypeError(f"Gymnasium has no space like {space}")
     dtype = np.dtype(space.jax_dtype)
@@ -319,11 +321,11 @@ def converted(space: spaces.Space) -> gymnasium.Space:
 
 
 def observations_of(env: Environment, params: ArrayTree) -> gymnasium.Space:
-    """The space of observations, with the bounds that they have under these params."""
+    """Returns the space of observations, with the bounds that they have under these params."""
     space = env.observation_space()
     bounds = env.observation_bounds(params)
     if bounds is None or not isinstance(space, spaces.Box):
-        return converted(space)
+        return gymnasium_space(space)
     dtype = np.dtype(space.jax_dtype)
     low, high = (np.asarray([float(x) for x in end], dtype) for end in bounds)
     return gymnasium.spaces.Box(low, high, dtype=dtype.type)
@@ -347,7 +349,7 @@ def to_numpy(space: spaces.Space, value: Any) -> Any:
 
 
 def to_action(space: Any, action: Any, batch: tuple[int, ...] = ()) -> np.ndarray:
-    """An action, or a batch of them, as the environment takes it.
+    """Returns an action, or a batch of them, as the environment takes it.
 
     Raises:
       ValueError: for an action of another shape, or discrete choices that do not exist. Numbers

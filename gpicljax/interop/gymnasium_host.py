@@ -9,8 +9,8 @@ Example:
   ...     keep_trial_step, measure_trials, trial_records)
   >>> from gpicljax.rollout import host_play
   >>> batch = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=2, actions=5)
-  >>> def always_up(moments):
-  ...     return {instance: 0 for instance in moments}
+  >>> def always_up(requests):
+  ...     return {instance: 0 for instance in requests}
   >>> played = host_play(jax.random.key(0), batch, always_up, max_steps=5, keep=keep_trial_step)
   >>> measure_trials(trial_records(played)).total_return.tolist()
   [-5.0, -5.0]
@@ -41,7 +41,7 @@ except ModuleNotFoundError as error:
 
 
 class HostState(NamedTuple):
-    """What stands for the batch's state in a record.
+    """The state of the batch, as a record has it.
 
     Attributes:
       episode: `int32[1]`, always 0: a trial is one episode.
@@ -55,11 +55,11 @@ class _Space(NamedTuple):
 
     Attributes:
       native: the space.
-      theirs: Gymnasium's.
+      foreign: Gymnasium's.
     """
 
     native: spaces.Space
-    theirs: Any
+    foreign: Any
 
     def read(self, value: Any) -> Any:
         """Returns a member of theirs as a native one: a copy, as environments reuse their arrays.
@@ -67,27 +67,27 @@ class _Space(NamedTuple):
         Raises:
           ValueError: for an observation that is not in the space that the environment declares.
         """
-        accepted = f"a member of the environment's observation_space, {self.theirs}"
+        accepted_values = f"a member of the environment's observation_space, {self.foreign}"
         if isinstance(self.native, spaces.Discrete):
-            number = _number("observation", value) - int(self.theirs.start)
-            check(number in range(self.native.n), "observation", value, accepted)
+            number = _number("observation", value) - int(self.foreign.start)
+            check(number in range(self.native.n), "observation", value, accepted_values)
             return np.asarray(number, np.int32)
         dtype = np.int32 if isinstance(self.native, spaces.MultiDiscrete) else None
         try:
             copied = np.array(value, dtype or self.native.jax_dtype)  # type: ignore[attr-defined]
         except (TypeError, ValueError):
-            raise ValueError(refusal("observation", value, accepted)) from None
+            raise ValueError(refusal("observation", value, accepted_values)) from None
         shape = self.native.shape  # type: ignore[attr-defined]
         check(copied.shape == shape, "observation.shape", copied.shape, f"{shape}")
-        check(self._holds(copied), "observation", value, accepted)
+        check(self._holds(copied), "observation", value, accepted_values)
         return copied
 
     def _holds(self, value: np.ndarray) -> bool:
         """Whether all entries are within their bounds, as far as the array's dtype can tell."""
         if isinstance(self.native, spaces.MultiDiscrete):
-            low, high = 0, self.theirs.nvec - 1
-        elif isinstance(self.theirs, gymnasium.spaces.Box):
-            low, high = (x.astype(value.dtype) for x in (self.theirs.low, self.theirs.high))
+            low, high = 0, self.foreign.nvec - 1
+        elif isinstance(self.foreign, gymnasium.spaces.Box):
+            low, high = (x.astype(value.dtype) for x in (self.foreign.low, self.foreign.high))
         else:
             low, high = 0, 1
         return bool(((value >= low) & (value <= high)).all())
@@ -100,19 +100,19 @@ class _Space(NamedTuple):
         Raises:
           ValueError: for other actions that are not in the space.
         """
-        accepted = f"a member of the action space, {self.native}"
+        accepted_values = f"a member of the action space, {self.native}"
         if isinstance(self.native, spaces.Discrete):
             number = _number("action", value)
-            check(number in range(self.native.n), "action", value, accepted)
-            return int(number) + int(self.theirs.start)
+            check(number in range(self.native.n), "action", value, accepted_values)
+            return int(number) + int(self.foreign.start)
         array = np.asarray(value)
         sound = array.dtype.kind in "biuf" and bool(np.isfinite(array).all())
-        check(sound and array.size == np.prod(self.theirs.shape), "action", value, accepted)
-        array = array.reshape(self.theirs.shape)
-        if isinstance(self.theirs, gymnasium.spaces.Box):
-            return np.clip(array, self.theirs.low, self.theirs.high).astype(self.theirs.dtype)
-        check(self._holds(array), "action", value, accepted)
-        return array.astype(self.theirs.dtype)
+        check(sound and array.size == np.prod(self.foreign.shape), "action", value, accepted_values)
+        array = array.reshape(self.foreign.shape)
+        if isinstance(self.foreign, gymnasium.spaces.Box):
+            return np.clip(array, self.foreign.low, self.foreign.high).astype(self.foreign.dtype)
+        check(self._holds(array), "action", value, accepted_values)
+        return array.astype(self.foreign.dtype)
 
 
 def native_space(space: Any, argument: str = "space") -> spaces.Space:
@@ -124,11 +124,11 @@ def native_space(space: Any, argument: str = "space") -> spaces.Space:
     if isinstance(space, gymnasium.spaces.Discrete):
         return spaces.Discrete(int(space.n))
     if isinstance(space, gymnasium.spaces.MultiDiscrete) and not np.any(space.start):
-        return spaces.MultiDiscrete(_nested(space.nvec.tolist()))
+        return spaces.MultiDiscrete(_to_tuples(space.nvec.tolist()))
     if isinstance(space, gymnasium.spaces.MultiBinary):
         return spaces.Box(0, 1, tuple(space.shape), "int8")
-    accepted = "Gymnasium's Discrete, MultiDiscrete from 0, MultiBinary or Box"
-    check(isinstance(space, gymnasium.spaces.Box), argument, space, accepted)
+    accepted_values = "Gymnasium's Discrete, MultiDiscrete from 0, MultiBinary or Box"
+    check(isinstance(space, gymnasium.spaces.Box), argument, space, accepted_values)
     assert isinstance(space, gymnasium.spaces.Box)
     dtype = np.dtype(space.dtype)
     # 64-bit numbers are what JAX makes of them.
@@ -140,14 +140,14 @@ def native_space(space: Any, argument: str = "space") -> spaces.Space:
     return spaces.Box(low, high, tuple(space.shape), kept)
 
 
-def _nested(value: Any) -> Any:
-    return tuple(_nested(x) for x in value) if isinstance(value, list) else value
+def _to_tuples(value: Any) -> Any:
+    return tuple(_to_tuples(x) for x in value) if isinstance(value, list) else value
 
 
-def _number(what: str, value: Any) -> float:
-    """A number, also where it comes as an array of one entry."""
+def _number(name: str, value: Any) -> float:
+    """Returns a number, also where it comes as an array of one entry."""
     array = np.asarray(value)
-    check(array.size == 1 and array.dtype.kind in "biuf", what, value, "one number")
+    check(array.size == 1 and array.dtype.kind in "biuf", name, value, "one number")
     return array.reshape(()).item()
 
 
@@ -169,22 +169,24 @@ class GymnasiumInstance:
         self._seed = int(jax.random.randint(jax.random.fold_in(key, 2**31), (), 0, 2**31 - 1))
         self.record: Record | None = None
         self._time = 0
-        now = self._reset(first=True)
-        self._timestep = self._seen(now, now, now, 0.0, False, False)
+        observation = self._reset(first=True)
+        self._timestep = self._make_timestep(
+            observation, observation, observation, 0.0, False, False
+        )
 
     def _reset(self, first: bool = False) -> Any:
         seeded = first or self._batch.replay_noise
-        given = self._env.reset(seed=self._seed if seeded else None)
-        pair = isinstance(given, tuple) and len(given) == 2
-        check(pair, "reset", given, "two values, (observation, info)")
-        return self._batch.observations.read(given[0])
+        returned = self._env.reset(seed=self._seed if seeded else None)
+        pair = isinstance(returned, tuple) and len(returned) == 2
+        check(pair, "reset", returned, "two values, (observation, info)")
+        return self._batch.observations.read(returned[0])
 
-    def _seen(
-        self, now: Any, before: Any, reached: Any, reward: float, over: bool, cut: bool
+    def _make_timestep(
+        self, current: Any, before: Any, reached: Any, reward: float, over: bool, cut: bool
     ) -> TimeStep:
         dtype = jnp.result_type(float)
         observation = {
-            "now": now,
+            "now": current,
             "before": before,
             "reached": reached,
             "terminated": np.asarray(over),
@@ -197,35 +199,35 @@ class GymnasiumInstance:
         return TimeStep(observation, paid, *flags, info={})
 
     @property
-    def moment(self) -> ActionRequest:
-        """What the instance waits for an action on."""
+    def request(self) -> ActionRequest:
+        """Returns the request for the instance's next action."""
         key, time = self._key, self._time
         return ActionRequest(self._timestep, lambda: jax.random.fold_in(key, time))
 
     @property
     def blank_record(self) -> Record:
-        """What a step is like, before one is taken."""
-        none = np.zeros(1, np.int32)
+        """Returns a record of zeros, as before the first step."""
+        zero = np.zeros(1, np.int32)
         action = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), self._batch.no_action)
-        seen = _one(self._timestep)
-        return Record(HostState(none), seen, action, {}, HostState(none), seen)  # type: ignore[arg-type]
+        timestep = _one(self._timestep)
+        return Record(HostState(zero), timestep, action, {}, HostState(zero), timestep)  # type: ignore[arg-type]
 
     def step(self, action: Any) -> TimeStep:
         """Acts once; where an episode ends, the next one begins at once."""
         check(self._time < self._batch.actions, "step", "another action", "none: the trial is over")
         before, blank = self._timestep, self.blank_record
-        given = self._env.step(self._batch.choices.write(action))
-        accepted = "five values, (observation, reward, terminated, truncated, info)"
-        check(isinstance(given, tuple) and len(given) == 5, "step", given, accepted)
-        seen, reward, over, cut, _ = given
+        returned = self._env.step(self._batch.choices.write(action))
+        accepted_values = "five values, (observation, reward, terminated, truncated, info)"
+        check(isinstance(returned, tuple) and len(returned) == 5, "step", returned, accepted_values)
+        observation, reward, over, cut, _ = returned
         self._time += 1
-        reached = self._batch.observations.read(seen)
-        now = self._reset() if over or cut else reached
-        where = before.observation["now"]
+        reached = self._batch.observations.read(observation)
+        current = self._reset() if over or cut else reached
+        previous = before.observation["now"]
         paid, ended = _number("reward", reward), bool(_number("terminated", over))
         check(bool(np.isfinite(paid)), "reward", reward, "a finite number")
         cut = bool(_number("truncated", cut))
-        self._timestep = self._seen(now, where, reached, paid, ended, cut)
+        self._timestep = self._make_timestep(current, previous, reached, paid, ended, cut)
         action = np.array(action, self._batch.no_action.dtype)
         self.record = blank._replace(action=action[None], next_timestep=_one(self._timestep))
         return self._timestep
@@ -252,8 +254,8 @@ class GymnasiumBatch:
         self._open: list[Any] = []
         weakref.finalize(self, _close_all, self._open)
         env = make()
-        given = isinstance(env, gymnasium.Env)
-        check(given, "make", type(env).__name__, "a function that makes a gymnasium.Env")
+        is_env = isinstance(env, gymnasium.Env)
+        check(is_env, "make", type(env).__name__, "a function that makes a gymnasium.Env")
         named = inspect.signature(env.unwrapped.reset).parameters
         seeded = "seed" in named or any(x.kind == x.VAR_KEYWORD for x in named.values())
         check(seeded, "reset", f"reset({', '.join(named)})", "reset(*, seed=None, options=None)")
@@ -268,7 +270,7 @@ class GymnasiumBatch:
         return f"from_gymnasium({self.name}, num_envs={self.num_envs}, actions={self.actions})"
 
     def action_space(self) -> spaces.Space:
-        """The native space of actions."""
+        """Returns the native space of actions."""
         return self.choices.native
 
     def observation_space(self) -> spaces.Dict:
@@ -276,7 +278,7 @@ class GymnasiumBatch:
         return trial_space(self.observations.native)
 
     def start(self, key: jax.Array, env_params: ArrayTree = None) -> list[GymnasiumInstance]:
-        """All trials at their start, each seeded from the key and its number.
+        """Returns all trials at their start, each seeded from the key and its number.
 
         Environments of an earlier start are closed.
         """

@@ -42,7 +42,7 @@ def _step(vec: VectorEnv, vstate: VectorState, actions: Any) -> tuple[VectorStat
 def _step_and_restart(
     vec: VectorEnv, vstate: VectorState, actions: Any
 ) -> tuple[VectorState, TimeStep, TimeStep]:
-    """A step, and at once the reset of the instances that it ended.
+    """Runs a step, and at once the reset of the instances that it ended.
 
     Returns:
       The state, the time step that the actions led to, and the one to act on next.
@@ -110,7 +110,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         self._native_observations = vec.env.observation_space()
         self._native_actions = vec.env.action_space()
         self.single_observation_space = single.observations_of(vec.env, vec.params)
-        self.single_action_space = single.converted(self._native_actions)
+        self.single_action_space = single.gymnasium_space(self._native_actions)
         self.observation_space = batch_space(self.single_observation_space, vec.num_envs)
         self.action_space = batch_space(self.single_action_space, vec.num_envs)
         self.state: VectorState | None = None
@@ -142,10 +142,10 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         self.state, timestep = _init(self._programs, key, self.vec.params)
         self._steps = 0
         timestep = single.to_host(timestep)
-        return self._observations(timestep), _started(timestep)
+        return self._observations(timestep), _trial_starts(timestep)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One step of every instance.
+        """Runs one step of every instance.
 
         Args:
           actions: members of `action_space`; with next-step reset those of the instances that
@@ -173,13 +173,13 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
             self.state = _renew(self._programs, self.state, following)
         if following is arrived:
             arrived = following = single.to_host(arrived)
-            infos = _masked(arrived.info, ~arrived.episode_start)
+            infos = _mask(arrived.info, ~arrived.episode_start)
         else:
             arrived, following = single.to_host((arrived, following))
-            infos = _masked(arrived.info, ~arrived.last)
+            infos = _mask(arrived.info, ~arrived.last)
             infos |= self._final(arrived)
         if following.episode_start.any():
-            infos |= _started(following)
+            infos |= _trial_starts(following)
         return (
             self._observations(following),
             np.array(arrived.reward),
@@ -189,7 +189,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         )
 
     def render(self) -> tuple[Any, ...] | None:
-        """Every instance's picture or words, by `render_mode`; None without."""
+        """Returns every instance's picture or words, by `render_mode`; None without."""
         if self.render_mode is None:
             return None
         if self.state is None:
@@ -197,35 +197,39 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         state, task, env = self.state.state, self.state.task, self.vec.env
         if self.render_mode == "rgb_array":
             return tuple(np.array(_render(env, state, task)))
-        each = [jax.tree.map(lambda x, i=i: x[i], (state, task)) for i in range(self.num_envs)]
-        return tuple(env.describe(state, task) for state, task in each)
+        instances = [jax.tree.map(lambda x, i=i: x[i], (state, task)) for i in range(self.num_envs)]
+        return tuple(env.describe(state, task) for state, task in instances)
 
     def _observations(self, timestep: TimeStep) -> Any:
         return single.to_numpy(self._native_observations, timestep.observation)
 
     def _final(self, arrived: TimeStep) -> dict[str, Any]:
-        """`final_obs`, an object array of observations or None, and `final_info`, with masks."""
+        """Returns `final_obs`, an object array of observations or None, and `final_info`, with
+        masks.
+        """
         ended = arrived.last
         if not ended.any():
             return {}
         observations = np.full(self.num_envs, None, object)
         for i in np.flatnonzero(ended):
-            own = jax.tree.map(lambda x, i=i: x[i], arrived.observation)
-            observations[i] = single.to_numpy(self._native_observations, own)
+            observation = jax.tree.map(lambda x, i=i: x[i], arrived.observation)
+            observations[i] = single.to_numpy(self._native_observations, observation)
         return {
             "final_obs": observations,
             "_final_obs": ended,
-            "final_info": _masked(arrived.info, ended),
+            "final_info": _mask(arrived.info, ended),
             "_final_info": ended,
         }
 
 
-def _masked(values: dict[str, Any], mask: Any) -> dict[str, Any]:
-    """Each array, zero where the mask is false, and the mask under `_name`; nested ones too."""
+def _mask(values: dict[str, Any], mask: Any) -> dict[str, Any]:
+    """Returns each array, zero where the mask is false, and the mask under `_name`; nested ones
+    too.
+    """
     if not mask.any():
         return {}
     infos = {
-        name: _masked(value, mask)
+        name: _mask(value, mask)
         if isinstance(value, dict)
         else np.where(mask, value, np.zeros_like(value))
         for name, value in values.items()
@@ -233,8 +237,8 @@ def _masked(values: dict[str, Any], mask: Any) -> dict[str, Any]:
     return infos | {f"_{name}": mask.copy() for name in values}
 
 
-def _started(timestep: TimeStep) -> dict[str, Any]:
-    return _masked({"trial_start": timestep.trial_start}, timestep.episode_start)
+def _trial_starts(timestep: TimeStep) -> dict[str, Any]:
+    return _mask({"trial_start": timestep.trial_start}, timestep.episode_start)
 
 
 def to_gymnasium_vector(
@@ -275,9 +279,9 @@ def to_gymnasium_vector(
       >>> observations
       array([0, 0, 0])
     """
-    known = {field.name for field in dataclasses.fields(VectorEnv)}
-    static = {name: options.pop(name) for name in [*options] if name not in known}
-    env, params = single.checked(env, params, render_mode, static)
+    vector_options = {field.name for field in dataclasses.fields(VectorEnv)}
+    static = {name: options.pop(name) for name in [*options] if name not in vector_options}
+    env, params = single.prepare(env, params, render_mode, static)
     check_choice("resets", resets, ("fresh", "bank"))
     modes = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP]
     if autoreset_mode not in modes:

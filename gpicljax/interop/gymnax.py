@@ -29,7 +29,7 @@ except ImportError as error:
 
 @struct.dataclass
 class GymnaxParams:
-    """What stands in gymnax's `params` slot; every leaf may be traced and batched.
+    """Params in gymnax's sense; every leaf may be traced and batched.
 
     Attributes:
       distribution: the environment's own params, the distribution over tasks.
@@ -101,18 +101,18 @@ class GymnaxEnv:
 
     def action_space(self, params: GymnaxParams | None = None) -> Any:
         """gymnax's Discrete (all combinations, where the native space is MultiDiscrete) or Box."""
-        return _converted(_spaces.joint_space(self.env.action_space()))
+        return _gymnax_space(_spaces.joint_space(self.env.action_space()))
 
     def observation_space(self, params: GymnaxParams | None = None) -> Any:
         """gymnax's class for what `reset` and `step` return."""
         space = self.env.observation_space()
         if not self.flatten_observation:
-            return _converted(space)
+            return _gymnax_space(space)
         box = _spaces.flat_box(space)
         if self.observe_previous:
             width = box.shape[0] + self._previous_size
             box = spaces.Box(-np.inf, np.inf, (width,))
-        return _converted(box)
+        return _gymnax_space(box)
 
     @functools.partial(jax.jit, static_argnames=("self",))
     def reset(self, key: jax.Array, params: GymnaxParams | None = None) -> tuple[Any, GymnaxState]:
@@ -127,7 +127,7 @@ class GymnaxEnv:
         action: Any,
         params: GymnaxParams | None = None,
     ) -> tuple:
-        """One step; where it ends the episode, the state and observation are the next one's.
+        """Runs one step; where it ends the episode, the state and observation are the next one's.
 
         Returns:
           `(observation, state, reward, done, info)`, or gymnax 1.x's `(observation, state, reward,
@@ -136,7 +136,7 @@ class GymnaxEnv:
           `final_observation`, the one that the step led to.
         """
         params = self._params(params)
-        arrived, reward, terminated, info = self._moved(
+        arrived, reward, terminated, info = self._move(
             jax.random.fold_in(key, 0), state, action, params
         )
         done = terminated | arrived.truncated
@@ -155,18 +155,18 @@ class GymnaxEnv:
     def step_env(
         self, key: jax.Array, state: GymnaxState, action: Any, params: GymnaxParams
     ) -> tuple[Any, GymnaxState, jax.Array, jax.Array, Info]:
-        """One step that never resets.
+        """Runs one step that never resets.
 
         Returns:
           `(observation, state, reward, ended, info)`; `ended` is gymnax 1.x's `terminated` in the
           6-value form (`is_truncated` says the rest), and gymnax 0.x's `done` in the other.
         """
-        moved, reward, terminated, info = self._moved(key, state, action, self._params(params))
+        moved, reward, terminated, info = self._move(key, state, action, self._params(params))
         ended = terminated if self.step_api == 6 else terminated | moved.truncated
         return self._observe(moved), moved, reward, ended, info
 
     def observe(self, key: jax.Array, state: GymnaxState, action: Any, params: GymnaxParams) -> Any:
-        """The observation of a state; the other arguments are gymnax's and unused."""
+        """Returns the observation of a state; the other arguments are gymnax's and unused."""
         del key, action, params
         return self._observe(state)
 
@@ -203,7 +203,7 @@ class GymnaxEnv:
         # Another key than the step's, made for those alone that need it.
         return self._start(jax.random.fold_in(key, 1), distribution)
 
-    def _moved(
+    def _move(
         self, key: jax.Array, state: GymnaxState, action: Any, params: GymnaxParams
     ) -> tuple[GymnaxState, jax.Array, jax.Array, Info]:
         space = self.env.action_space()
@@ -290,8 +290,8 @@ def _with_limit(env: Environment, params: ArrayTree, limit: Any) -> GymnaxParams
     return GymnaxParams(params, jnp.asarray(limit, jnp.int32))
 
 
-def _converted(space: spaces.Space) -> Any:
-    """gymnax's own class for a space: trainers ask with `isinstance`."""
+def _gymnax_space(space: spaces.Space) -> Any:
+    """Returns gymnax's own class for a space, which trainers recognise with `isinstance`."""
     if isinstance(space, spaces.Discrete):
         return gymnax_spaces.Discrete(space.n)
     if isinstance(space, spaces.MultiDiscrete):
@@ -299,5 +299,5 @@ def _converted(space: spaces.Space) -> Any:
     if isinstance(space, spaces.Box):
         return gymnax_spaces.Box(space.low, space.high, space.shape, space.jax_dtype)
     if isinstance(space, spaces.Dict):
-        return gymnax_spaces.Dict({name: _converted(entry) for name, entry in space.items})
+        return gymnax_spaces.Dict({name: _gymnax_space(entry) for name, entry in space.items})
     raise TypeError(f"gymnax has no space like {space}")

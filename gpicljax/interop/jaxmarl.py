@@ -90,7 +90,7 @@ class JaxMARLEnv(MultiAgentEnv):
         actions: ByAgent,
         reset_state: JaxMARLState | None = None,
     ) -> tuple[ByAgent, JaxMARLState, ByAgent, ByAgent, dict[str, jax.Array]]:
-        """One step; where it ends the episode, the state and observations are the next one's.
+        """Runs one step; where it ends the episode, the state and observations are the next one's.
 
         Args:
           key: a typed key.
@@ -102,7 +102,7 @@ class JaxMARLEnv(MultiAgentEnv):
           Observations, state, rewards, dones (with `"__all__"`) and infos; the latter are the
           environment's scalars, as one entry per agent, as JaxMARL's baselines reshape them.
         """
-        arrived, rewards, infos = self._moved(jax.random.fold_in(key, 0), state, actions)
+        arrived, rewards, infos = self._move(jax.random.fold_in(key, 0), state, actions)
         if reset_state is None:
             following = restart(self._restart, arrived.done, key, arrived, self.params.value)
         else:
@@ -114,11 +114,11 @@ class JaxMARLEnv(MultiAgentEnv):
     ) -> tuple[ByAgent, Any, ByAgent, ByAgent, dict[str, jax.Array]]:
         """`step` without the reset."""
         assert isinstance(state, JaxMARLState)
-        arrived, rewards, infos = self._moved(key, state, actions)
+        arrived, rewards, infos = self._move(key, state, actions)
         return self.get_obs(arrived), arrived, rewards, self._dones(arrived), infos
 
     def get_obs(self, state: State) -> ByAgent:
-        """Every agent's observation, float `[n]`."""
+        """Returns every agent's observation, float `[n]`."""
         assert isinstance(state, JaxMARLState)
         observation = self.env.observe(state.state, state.task)
         return self._by_agent(spaces.flatten(self._one_observation, observation))
@@ -152,14 +152,14 @@ class JaxMARLEnv(MultiAgentEnv):
         task_key, state_key = jax.random.split(key)
         task = self.env.sample_task(task_key, params)
         state = self.env.initial(state_key, task)
-        no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-        return JaxMARLState(done=no, step=zero, task=task, state=state)
+        false, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+        return JaxMARLState(done=false, step=zero, task=task, state=state)
 
     def _restart(self, key: jax.Array, params: ArrayTree) -> JaxMARLState:
         # Another key than the step's, made for those alone that need it.
         return self._start(jax.random.fold_in(key, 1), params)
 
-    def _moved(
+    def _move(
         self, key: jax.Array, state: JaxMARLState, actions: ByAgent
     ) -> tuple[JaxMARLState, ByAgent, dict[str, jax.Array]]:
         native = [_spaces.to_native(self._one_action, actions[agent]) for agent in self.agents]

@@ -51,7 +51,7 @@ class Interrupted(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how long a request is tried.
+    """The number and length of the attempts of a request.
 
     The n-th wait is `first * 2**n`, at most `most`, of which a random half is left out, so that
     many conversations do not come back at once; or what the server asks for, if that is longer.
@@ -75,10 +75,10 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def wait(self, number: int, asked: float | None, share: float) -> float:
+    def wait(self, number: int, server_wait: float | None, share: float) -> float:
         """Seconds before trying again after so many waits; `share` in [0, 1] is drawn."""
-        own = min(self.first * 2**number, self.most) * (0.5 + 0.5 * share)
-        return min(max(own, asked or 0.0), self.most)
+        backoff = min(self.first * 2**number, self.most) * (0.5 + 0.5 * share)
+        return min(max(backoff, server_wait or 0.0), self.most)
 
 
 PATIENT = RetryPolicy()
@@ -132,10 +132,10 @@ class Conversation:
             self.usage = self.usage + spent
             ledger.book(spent)
             if turn.get("finish", "unanswered") not in _ENDS:
-                ledger.answered(turn.get("prompt", spent.prompt))
+                ledger.note_answer(turn.get("prompt", spent.prompt))
 
     def ask(self, messages: Sequence[Message]) -> Reply:
-        """The reply to a conversation, from the transcript or from the model.
+        """Returns the reply to a conversation, from the transcript or from the model.
 
         Raises:
           BudgetSpent: if the request could cost more than is left.
@@ -171,13 +171,13 @@ class Conversation:
 
     def _recall(self, turn: JsonObject, digest: str) -> Reply:
         if turn["question"] != digest:
-            where = f"{self.transcript.path}, turn {self._number}"
-            raise SavedError(f"{where}: the question was another one; it is of another run")
+            place = f"{self.transcript.path}, turn {self._number}"
+            raise SavedError(f"{place}: the question was another one; it is of another run")
         self.recalled += 1
-        return self._told(turn)
+        return self._recorded_reply(turn)
 
-    def _told(self, turn: JsonObject) -> Reply:
-        """The reply of a turn that is on record."""
+    def _recorded_reply(self, turn: JsonObject) -> Reply:
+        """Returns the reply of a turn that is on record."""
         self._number += 1
         self._said, self._odd_before = turn["messages"], False
         if turn["finish"] in _ENDS:
@@ -233,8 +233,8 @@ class Conversation:
         }
         self._keep(turn, spent)
         if reply.finish not in _ENDS:
-            self.ledger.answered(most.prompt)
-        return self._told(turn)
+            self.ledger.note_answer(most.prompt)
+        return self._recorded_reply(turn)
 
     def _attempt(
         self, messages: Sequence[Message], seed: int, most: Usage

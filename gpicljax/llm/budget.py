@@ -1,4 +1,4 @@
-"""What a run may spend, counted over all of its conversations at once."""
+"""Limits of what a run may spend, over all of its conversations at once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Budget:
         check(priced, "cost", self.cost, "None, unless prompt_price or completion_price is given")
 
     def cost_of(self, usage: Usage) -> float:
-        """What tokens cost."""
+        """Returns the dollars that tokens cost."""
         read, written = usage.prompt * self.prompt_price, usage.completion * self.completion_price
         return (read + written) / 1e6
 
@@ -68,7 +68,7 @@ class Budget:
         return f"the limit of {' and '.join(limits)}" if limits else "no limit"
 
     def allows(self, usage: Usage) -> bool:
-        """Whether so much in all is within all limits."""
+        """Returns whether so much in all is within all limits."""
         return (
             (self.requests is None or usage.requests <= self.requests)
             and (self.tokens is None or usage.total <= self.tokens)
@@ -85,7 +85,8 @@ def _print_to_stderr(text: str) -> None:
 
 
 class Ledger:
-    """What has been spent and what is being asked for; safe to use from several threads.
+    """The spending of a run, and what is set aside for open requests; safe to use from several
+    threads.
 
     Args:
       budget: the limits.
@@ -132,7 +133,7 @@ class Ledger:
             self._reserved = self._reserved + most
 
     def settle(self, most: Usage, usage: Usage) -> None:
-        """What was set aside has come to this."""
+        """Replaces the tokens that were set aside by those that a request took."""
         with self._lock:
             self._reserved = self._reserved + Usage(*(-x for x in most))
             self.spent = self.spent + usage
@@ -144,8 +145,8 @@ class Ledger:
         with self._lock:
             self.spent = self.spent + usage
 
-    def answered(self, prompt: int) -> None:
-        """A prompt of so many tokens was answered."""
+    def note_answer(self, prompt: int) -> None:
+        """Records that a prompt of so many tokens was answered."""
         with self._lock:
             self.longest = max(self.longest, prompt)
 

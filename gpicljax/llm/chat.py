@@ -1,4 +1,4 @@
-"""What a language model is here: from messages to a reply. Its faults, and models that are fakes.
+"""Language models: from messages to a reply; their faults; models that are fakes.
 
 A `ChatModel` is called from several threads at once. What it cannot answer it raises as a
 `ModelError`, which says what is to be done about it; the caller (`asking.Conversation`) tries
@@ -47,8 +47,8 @@ class Usage(NamedTuple):
     completion: int = 0
     requests: int = 1
 
-    def __add__(self, other: Any) -> Usage:
-        return Usage(*(a + b for a, b in zip(self, other, strict=True)))
+    def __add__(self, added: Any) -> Usage:
+        return Usage(*(a + b for a, b in zip(self, added, strict=True)))
 
     @property
     def total(self) -> int:
@@ -141,16 +141,18 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in tables and transcripts."""
+        """The model's name in tables and transcripts."""
         ...
 
     @property
-    def about(self) -> Mapping[str, Any]:
-        """What replies depend on beside the name, for JSON: a run never goes on with another."""
+    def sampling(self) -> Mapping[str, Any]:
+        """Settings on which replies depend beside the name, for JSON; a run never goes on with
+        others.
+        """
         ...
 
     def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
-        """The reply to a conversation whose last message is the user's.
+        """Returns the reply to a conversation whose last message is the user's.
 
         Args:
           messages: the conversation.
@@ -165,24 +167,24 @@ class ChatModel(Protocol):
 
 
 def estimated_tokens(text: str) -> int:
-    """An estimate of the tokens of a text: a quarter of its bytes, rounded up."""
+    """Returns an estimate of the tokens of a text: a quarter of its bytes, rounded up."""
     return -(-len(text.encode(errors="replace")) // 4)
 
 
 def usage_of(messages: Sequence[Message], text: str) -> Usage:
-    """An estimate of the tokens of a request, a few for every message's role included."""
+    """Returns an estimate of the tokens of a request, a few for every message's role included."""
     prompt = sum(4 + estimated_tokens(message.content) for message in messages)
     return Usage(prompt, estimated_tokens(text))
 
 
-def believed_usage(told: tuple[object, object], measured: Usage, max_tokens: int) -> Usage:
+def believed_usage(counted: tuple[object, object], measured: Usage, max_tokens: int) -> Usage:
     """Tokens as a server counts them, or as they are measured where its count cannot be right.
 
     A count below an eighth of the estimate is not believed, so that a budget is spent in any case.
     Templates add to prompts, and reasoning that is not shown adds to replies, within limits.
 
     Args:
-      told: tokens read and written, as the server gives them.
+      counted: tokens read and written, as the server gives them.
       measured: the estimate; see `usage_of`.
       max_tokens: the longest reply.
     """
@@ -192,8 +194,8 @@ def believed_usage(told: tuple[object, object], measured: Usage, max_tokens: int
             return estimate
         return count if estimate <= 8 * count <= 8 * (4 * estimate + extra) else estimate
 
-    prompt = one(told[0], measured.prompt, 10_000)
-    completion = one(told[1], measured.completion, max(max_tokens, 100_000))
+    prompt = one(counted[0], measured.prompt, 10_000)
+    completion = one(counted[1], measured.completion, max(max_tokens, 100_000))
     return Usage(prompt, completion, measured.requests)
 
 
@@ -227,15 +229,15 @@ class FakeModel:
         self._lock = threading.Lock()
 
     @property
-    def about(self) -> Mapping[str, Any]:
-        """Nothing: what the function is cannot be said."""
+    def sampling(self) -> Mapping[str, Any]:
+        """Returns nothing: a function has no settings that could be compared."""
         return {}
 
     def check(self) -> None:
         """Nothing can fail."""
 
     def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
-        """The function's answer, cut at `max_tokens`."""
+        """Returns the function's answer, cut at `max_tokens`."""
         with self._lock:
             number = self.requests
             self.requests += 1

@@ -28,7 +28,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
 
-from gpicljax.checks import Count, Range, check, check_fields, missing, refusal, unknown
+from gpicljax.checks import Count, Range, check, check_fields, missing, refusal, unknown_choice
 from gpicljax.llm.chat import (
     Fault,
     Message,
@@ -69,8 +69,8 @@ _FAILURES = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, Unic
 Result = TypeVar("Result")
 
 
-class _Form(NamedTuple):
-    """How requests are written.
+class _RequestForm(NamedTuple):
+    """The form in which requests are written.
 
     Attributes:
       folded: whether the system's message is within the user's first.
@@ -82,8 +82,8 @@ class _Form(NamedTuple):
 
 
 @dataclasses.dataclass
-class _Known:
-    """What a server has shown of itself, to all threads.
+class _ServerState:
+    """The properties of a server that its answers have shown, for all threads.
 
     Attributes:
       form: of the requests that it accepts.
@@ -91,7 +91,7 @@ class _Known:
       probed: whether all forms were tried in vain.
     """
 
-    form: _Form = _Form()
+    form: _RequestForm = _RequestForm()
     longest: int = 0
     probed: bool = False
 
@@ -116,8 +116,8 @@ class _Answer(NamedTuple):
     requests: int = 1
 
 
-class _Said(NamedTuple):
-    """What an answer says of an error.
+class _ErrorReport(NamedTuple):
+    """The error in an answer.
 
     Attributes:
       error: whether it is one.
@@ -168,8 +168,8 @@ class OpenAICompatible:
     send_seed: bool = True
     options: str = "{}"
     most_bytes: Count = 2_000_000
-    _known: _Known = dataclasses.field(
-        default_factory=_Known, init=False, repr=False, compare=False
+    _known: _ServerState = dataclasses.field(
+        default_factory=_ServerState, init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
@@ -186,10 +186,12 @@ class OpenAICompatible:
         check(whole, "endpoint", self.endpoint, "an address such as http://127.0.0.1:8080/v1")
         check_fields(self)
         object.__setattr__(self, "endpoint", re.sub(_PASTED, "", self.endpoint))
-        options = _parsed(self.options)
+        options = _parse_json(self.options)
         check(isinstance(options, dict), "options", self.options, "a JSON object, as text")
-        own = sorted(options.keys() & {"model", "messages", "stream"})
-        check(not own, "options", self.options, "entries other than model, messages and stream")
+        reserved = sorted(options.keys() & {"model", "messages", "stream"})
+        check(
+            not reserved, "options", self.options, "entries other than model, messages and stream"
+        )
 
     @property
     def name(self) -> str:
@@ -197,8 +199,8 @@ class OpenAICompatible:
         return self.model
 
     @property
-    def about(self) -> Mapping[str, Any]:
-        """How it chooses. Not where it is: a server that is started again may be elsewhere."""
+    def sampling(self) -> Mapping[str, Any]:
+        """Temperature and options. The address is left out: a server may be started elsewhere."""
         return {"temperature": self.temperature, "options": self.options}
 
     # Before anything is spent ------------------------------------------------------------------
@@ -220,17 +222,17 @@ class OpenAICompatible:
         timeout = min(self.timeout, 10.0)
         try:
             answer = self._exchange("GET", "models", None, timeout)
-            names = _listed(answer)
+            names = _model_names(answer)
             if not names and answer.status not in (401, 403):
                 answer = self._exchange("POST", "chat/completions", {}, timeout)
                 self._check_place(answer, timeout)
         except _FAILURES as error:
-            found = f"{self.endpoint} ({self._failure(error, timeout)})"
-            check(False, "endpoint", found, "a server that can be reached")
+            address = f"{self.endpoint} ({self._failure(error, timeout)})"
+            check(False, "endpoint", address, "a server that can be reached")
             return
         if answer.status in (401, 403):
-            found = f"a key that the server refuses ({answer.status})"
-            check(False, str(self.key_variable), found, "one that it accepts")
+            address = f"a key that the server refuses ({answer.status})"
+            check(False, str(self.key_variable), address, "one that it accepts")
         if names and self.model not in names:
             self._probe(names)
 
@@ -239,12 +241,12 @@ class OpenAICompatible:
         if 300 <= answer.status < 400:
             leads = urljoin(f"{self.endpoint}/", answer.location) if answer.location else ""
             place = sound_text(self._clean(re.sub(_PASTED, "", leads)))[:_QUOTED]
-            found = f"{self.endpoint}, from where the server leads on ({answer.status})"
-            check(False, "endpoint", found, repr(place) if place else "where it leads")
+            address = f"{self.endpoint}, from where the server leads on ({answer.status})"
+            check(False, "endpoint", address, repr(place) if place else "where it leads")
         if answer.status in (404, 405, 501):
-            found = f"{self.endpoint}, where no chats are answered ({answer.status})"
-            known = _listed(self._exchange("GET", "v1/models", None, timeout))
-            check(False, "endpoint", found, f"{self.endpoint}/v1" if known else "one up to /v1")
+            address = f"{self.endpoint}, where no chats are answered ({answer.status})"
+            models = _model_names(self._exchange("GET", "v1/models", None, timeout))
+            check(False, "endpoint", address, f"{self.endpoint}/v1" if models else "one up to /v1")
 
     def _probe(self, names: Sequence[str]) -> None:
         """Asks whether a model is served that is not in the list."""
@@ -256,7 +258,7 @@ class OpenAICompatible:
             silent = re.match(r"the server answers (?:405|501)\b", str(error))
             bases = {name.partition(":")[0] for name in names}
             if refused and not (silent and self.model.partition(":")[0] in bases):
-                words = f"{unknown('model', self.model, names)}; {error}"
+                words = f"{unknown_choice('model', self.model, names)}; {error}"
                 raise ValueError(sound_text(self._clean(words))) from None
             warnings.warn(
                 f"model {self.model!r} is not in the server's list, and a first request did not "
@@ -265,7 +267,7 @@ class OpenAICompatible:
             )
 
     def _key(self) -> str:
-        """The key, or nothing where none is needed."""
+        """Returns the key, or nothing where none is needed."""
         if self.key_variable is None:
             return ""
         key = os.environ.get(self.key_variable, "").strip()
@@ -274,8 +276,8 @@ class OpenAICompatible:
         )
         check(key, "key_variable", f"no {self.key_variable} in the environment", accepted_values)
         sound = key.isascii() and key.isprintable()
-        found = f"a key in {self.key_variable} with characters that no header can have"
-        check(sound, "key_variable", found, "a key of printable ASCII characters")
+        bad_key = f"a key in {self.key_variable} with characters that no header can have"
+        check(sound, "key_variable", bad_key, "a key of printable ASCII characters")
         return key
 
     @property
@@ -301,8 +303,8 @@ class OpenAICompatible:
         return reply
 
     def _ask(self, messages: Sequence[Message], max_tokens: int, seed: int) -> _Answer:
-        """The answer to a request, in a form that the server accepts if there is one."""
-        form, tried, others = self._known.form, list[_Form](), list[_Form]()
+        """Returns the answer to a request, in a form that the server accepts if there is one."""
+        form, tried, untried = self._known.form, list[_RequestForm](), list[_RequestForm]()
         while True:
             body = self._body(messages, max_tokens, seed, form)
             tried.append(form)
@@ -322,25 +324,25 @@ class OpenAICompatible:
             if fault is None:
                 self._known.form = form
                 return answer
-            others = [*self._other_forms(form, answer, fault, messages), *others]
-            others = [other for other in others if other not in tried]
-            if not others:
+            untried = [*self._other_forms(form, answer, fault, messages), *untried]
+            untried = [candidate for candidate in untried if candidate not in tried]
+            if not untried:
                 self._known.probed = self._known.probed or fault.fault == "unknown"
                 return answer
-            form = others.pop(0)
+            form = untried.pop(0)
 
     def _other_forms(
-        self, form: _Form, answer: _Answer, fault: ModelError, messages: Sequence[Message]
-    ) -> list[_Form]:
+        self, form: _RequestForm, answer: _Answer, fault: ModelError, messages: Sequence[Message]
+    ) -> list[_RequestForm]:
         """Forms in which a refused request may be accepted.
 
         The first is the one that another thread may have found meanwhile. Before anything was
         accepted, all are tried once, whatever the server says. Later, its words have to name what
         they differ in: a wrong guess costs no more than a request.
         """
-        words = _said(answer.content).words
+        words = _error_report(answer.content).words
         system = any(message.role == "system" for message in messages)
-        limit = not _parsed(self.options).keys() & set(_LIMITS)
+        limit = not _parse_json(self.options).keys() & set(_LIMITS)
         by_system = system and _SYSTEM_HINT.search(words) is not None
         if fault.fault != "unknown" and not (answer.status == 500 and by_system):
             return []
@@ -350,18 +352,18 @@ class OpenAICompatible:
         named = [self._known.form] + [folded] * by_system + [renamed] * by_limit
         if by_system or by_limit or self._known.longest or self._known.probed:
             return named
-        both = folded._replace(limit=renamed.limit)
-        return named + [renamed] * limit + [folded] * system + [both] * (limit and system)
+        changed = folded._replace(limit=renamed.limit)
+        return named + [renamed] * limit + [folded] * system + [changed] * (limit and system)
 
     def _body(
-        self, messages: Sequence[Message], max_tokens: int, seed: int, form: _Form
+        self, messages: Sequence[Message], max_tokens: int, seed: int, form: _RequestForm
     ) -> dict[str, Any]:
-        sent = _folded(messages) if form.folded else messages
+        sent = _fold_system_message(messages) if form.folded else messages
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": role, "content": sound_text(content)} for role, content in sent],
         }
-        options = _parsed(self.options)
+        options = _parse_json(self.options)
         if not options.keys() & set(_LIMITS):
             body[form.limit] = max_tokens
         if self.send_seed:
@@ -371,7 +373,7 @@ class OpenAICompatible:
         return body | {name: value for name, value in options.items() if value is not None}
 
     def _exchange(self, method: str, path: str, body: JsonObject | None, timeout: float) -> _Answer:
-        """One request; the time for it includes that for the whole answer."""
+        """Returns one request; the time for it includes that for the whole answer."""
         key = self._key()
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
@@ -382,19 +384,21 @@ class OpenAICompatible:
 
         async def exchange() -> _Answer:
             try:
-                made = httpx.AsyncClient(timeout=timeout, verify=secure, trust_env=not self._local)
+                http_client = httpx.AsyncClient(
+                    timeout=timeout, verify=secure, trust_env=not self._local
+                )
             except (ImportError, ValueError, httpx.InvalidURL) as error:
-                found = f"one that cannot be used ({type(error).__name__})"
+                proxy = f"one that cannot be used ({type(error).__name__})"
                 accepted_values = (
                     "an address such as http://127.0.0.1:3128; pip install 'httpx[socks]' for "
                     "SOCKS; or NO_PROXY for this server"
                 )
                 raise ValueError(
-                    refusal("proxy of the environment", found, accepted_values)
+                    refusal("proxy of the environment", proxy, accepted_values)
                 ) from None
             async with (
                 asyncio.timeout(timeout),
-                made as client,
+                http_client as client,
                 client.stream(method, address, content=sent, headers=headers) as answer,
             ):
                 content, whole = bytearray(), True
@@ -406,7 +410,7 @@ class OpenAICompatible:
                 wait, location = map(answer.headers.get, ("retry-after", "location"))
                 return _Answer(answer.status_code, wait, bytes(content), whole, location or "")
 
-        return _waited(exchange)
+        return _run_coroutine(exchange)
 
     def _failure(self, error: Exception, timeout: float) -> str:
         """Why there is no answer. An error's own words may name headers: only its kind is told."""
@@ -416,25 +420,25 @@ class OpenAICompatible:
         proxy = ", through a proxy of the environment" if getproxies() and not self._local else ""
         return f"no answer ({why}{proxy})"
 
-    def _quoted(self, answer: _Answer) -> str:
-        """The beginning of an answer, without the key."""
+    def _quote(self, answer: _Answer) -> str:
+        """Returns the beginning of an answer, without the key."""
         return self._clean(answer.content[:4000].decode(errors="replace")).strip()[:_QUOTED]
 
     def _fault(
         self, answer: _Answer, messages: Sequence[Message], max_tokens: int
     ) -> ModelError | None:
-        """What an answer refuses; None if it is no refusal."""
-        said = _said(answer.content)
+        """Returns the fault that an answer reports; None if it is no refusal."""
+        report = _error_report(answer.content)
         status = answer.status
         if 200 <= status < 300:
-            if not said.error:
+            if not report.error:
                 return None
-            status = said.status
-        words = f"the server answers {answer.status}: {self._quoted(answer)}"
+            status = report.status
+        words = f"the server answers {answer.status}: {self._quote(answer)}"
         if answer.location:
             words += f" (it leads on to {self._clean(answer.location)[:_QUOTED]!r})"
         prompt = usage_of(messages, "").prompt
-        fault = _kind(status, said, prompt, max_tokens, self._known.longest)
+        fault = _fault_kind(status, report, prompt, max_tokens, self._known.longest)
         return ModelError(words, fault, _seconds(answer.wait), Usage(0, 0, answer.requests))
 
     def _reply(self, answer: _Answer, messages: Sequence[Message], max_tokens: int) -> Reply:
@@ -443,22 +447,24 @@ class OpenAICompatible:
             words = f"an answer of more than {self.most_bytes} bytes"
             cost = measured._replace(completion=max_tokens)
             raise ModelError(words, "useless", usage=cost)
-        told = _parsed(answer.content)
+        body = _parse_json(answer.content)
         try:
-            choice = told["choices"][0]
+            choice = body["choices"][0]
             content, refusal = (choice["message"].get(name) for name in ("content", "refusal"))
-            finish, counts = choice.get("finish_reason"), told.get("usage")
+            finish, counts = choice.get("finish_reason"), body.get("usage")
             if not isinstance(content, str | list | None):
                 raise TypeError("no text")
         except (LookupError, TypeError, AttributeError):
-            words = f"an answer that is cut off or malformed: {self._quoted(answer)}"
+            words = f"an answer that is cut off or malformed: {self._quote(answer)}"
             raise ModelError(words, "broken", usage=measured) from None
         # Parts that are no text are reasoning, or meant for programs.
-        said = "".join(text for text in part_texts(content) if text)
+        content_text = "".join(text for text in part_texts(content) if text)
         parts = content if isinstance(content, list) else []
         refusals = [part.get("refusal") for part in parts if isinstance(part, dict)]
-        refused = "".join(each for each in (refusal, *refusals) if isinstance(each, str))
-        text = sound_text(self._clean(said or refused))
+        refused = "".join(
+            refusal_text for refusal_text in (refusal, *refusals) if isinstance(refusal_text, str)
+        )
+        text = sound_text(self._clean(content_text or refused))
         measured = measured._replace(completion=usage_of([], text).completion)
         if isinstance(counts, dict):
             pair = counts.get("prompt_tokens"), counts.get("completion_tokens")
@@ -466,13 +472,13 @@ class OpenAICompatible:
         if not (isinstance(finish, str) and finish in _FINISHES):
             shown = sound_text(finish[:40]) if isinstance(finish, str) else type(finish).__name__
             finish = f"other: {shown}" if finish else "stop"
-        if refused and not said:
+        if refused and not content_text:
             finish = "refusal"
         return Reply(text, measured, finish)
 
 
 def is_local(endpoint: str) -> bool:
-    """Whether an address is one of this machine."""
+    """Returns whether an address is one of this machine."""
     host = urlsplit(endpoint).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -480,7 +486,7 @@ def is_local(endpoint: str) -> bool:
         return host == "localhost"
 
 
-def _waited(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+def _run_coroutine(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """The result of a coroutine, also where this thread has a running loop, as in notebooks."""
     try:
         asyncio.get_running_loop()
@@ -490,7 +496,7 @@ def _waited(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         return pool.submit(lambda: asyncio.run(work())).result()
 
 
-def _parsed(text: str | bytes) -> Any:
+def _parse_json(text: str | bytes) -> Any:
     """JSON; None for what is not, or is nested too deeply."""
     try:
         return json.loads(text)
@@ -498,27 +504,27 @@ def _parsed(text: str | bytes) -> Any:
         return None
 
 
-def _folded(messages: Sequence[Message]) -> list[Message]:
+def _fold_system_message(messages: Sequence[Message]) -> list[Message]:
     """Messages without a system's: the first one of the user begins with it."""
-    told = [message.content for message in messages if message.role == "system"]
-    others = [message for message in messages if message.role != "system"]
-    if others and others[0].role == "user":
-        told.append(others.pop(0).content)
-    return [Message("user", "\n\n".join(told)), *others] if told else others
+    parts = [message.content for message in messages if message.role == "system"]
+    conversation = [message for message in messages if message.role != "system"]
+    if conversation and conversation[0].role == "user":
+        parts.append(conversation.pop(0).content)
+    return [Message("user", "\n\n".join(parts)), *conversation] if parts else conversation
 
 
-def _said(content: bytes) -> _Said:
-    """What an answer says of an error, in the forms that servers have for it."""
-    whole = _parsed(content)
+def _error_report(content: bytes) -> _ErrorReport:
+    """Returns the error in an answer, in the forms that servers have for it."""
+    whole = _parse_json(content)
     whole = whole[0] if isinstance(whole, list) and whole else whole
     if not isinstance(whole, dict):
-        return _Said(False, (), 0, content[:4000].decode(errors="replace"))
-    found = whole.get("error")
+        return _ErrorReport(False, (), 0, content[:4000].decode(errors="replace"))
+    fault = whole.get("error")
     choices = whole.get("choices")
-    if not found and isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        found = choices[0].get("error")
-    error = bool(found) or "error" in (whole.get("object"), whole.get("type"))
-    entries = [each for each in (found, whole) if isinstance(each, dict)]
+    if not fault and isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        fault = choices[0].get("error")
+    error = bool(fault) or "error" in (whole.get("object"), whole.get("type"))
+    entries = [part for part in (fault, whole) if isinstance(part, dict)]
     names = [
         entry[key]
         for entry in entries
@@ -527,54 +533,56 @@ def _said(content: bytes) -> _Said:
     ]
     numbers = [int(x) for x in names if re.fullmatch(r"[45]\d\d", str(x))]
     codes = tuple(x for x in names if isinstance(x, str))
-    words = " ".join(_strings({"error": found, **whole}, 6))
-    return _Said(error, codes, numbers[0] if numbers else 0, words)
+    words = " ".join(_strings({"error": fault, **whole}, 6))
+    return _ErrorReport(error, codes, numbers[0] if numbers else 0, words)
 
 
 def _strings(value: object, depth: int) -> list[str]:
-    """An error's words. What it repeats of the request is left out."""
+    """Returns an error's words. What it repeats of the request is left out."""
     if isinstance(value, str):
         return [value]
     if depth == 0:
         return []
     if isinstance(value, list):
-        return [text for each in value for text in _strings(each, depth - 1)]
+        return [text for item in value for text in _strings(item, depth - 1)]
     if not isinstance(value, dict):
         return []
     keys = ("error", "errors", "message", "msg", "detail", "param", "loc", "metadata", "raw")
     return [text for key in keys for text in _strings(value.get(key), depth - 1)]
 
 
-def _kind(status: int, said: _Said, prompt: int, max_tokens: int, longest: int) -> Fault:
-    """What a refusal is: by its status, its codes, and the length of what was sent.
+def _fault_kind(
+    status: int, report: _ErrorReport, prompt: int, max_tokens: int, longest: int
+) -> Fault:
+    """Returns the kind of a refusal, by its status, its codes, and the length of the request.
 
     Args:
       status: of HTTP; 0 if there is none.
-      said: what the answer says.
+      report: what the answer says.
       prompt: tokens that were sent, estimated.
       max_tokens: the longest reply.
       longest: tokens of the longest prompt that was answered before; 0 if none was.
     """
     if status in (401, 402, 403, 404, 405, 501) or 100 <= status < 400:
         return "refused"
-    if status in (408, 409, 425, 429) or _RATE.search(" ".join((*said.codes, said.words))):
+    if status in (408, 409, 425, 429) or _RATE.search(" ".join((*report.codes, report.words))):
         return "transient"
-    if status == 413 or any(_CONTEXT_CODE.search(code) for code in said.codes):
+    if status == 413 or any(_CONTEXT_CODE.search(code) for code in report.codes):
         return "context"
     if status >= 500:
         return "broken" if status == 500 else "transient"
     # Windows are stated in tokens. An estimate may be wrong by a factor of two.
-    stated = [int(text.replace(",", "")) for text in _NUMBER.findall(said.words[:4000])]
+    stated = [int(text.replace(",", "")) for text in _NUMBER.findall(report.words[:4000])]
     windows = [n for n in stated if max(max_tokens, 255) < n <= 10_000_000 and n != status]
     most = 2 * prompt + max_tokens
     exceeded = any(n <= most for n in windows) or (windows and prompt > longest > 0)
     return "context" if status in (0, 400, 422) and exceeded else "unknown"
 
 
-def _listed(answer: _Answer) -> list[str]:
-    """The names in a list of models; empty where there is none."""
+def _model_names(answer: _Answer) -> list[str]:
+    """Returns the names in a list of models; empty where there is none."""
     try:
-        names = [each["id"] for each in _parsed(answer.content)["data"]]
+        names = [entry["id"] for entry in _parse_json(answer.content)["data"]]
     except (LookupError, TypeError):
         return []
     return [name for name in names if isinstance(name, str)] if answer.status == 200 else []

@@ -90,21 +90,21 @@ class Conversations:
                 future.set_exception(error)
 
     def open(self, name: str, about: JsonObject, seed: int) -> Conversation:
-        """A conversation; whose transcript has this name, and was begun about the same.
+        """Returns a conversation whose transcript has this name, and was begun about the same.
 
         Raises:
           SavedError: if there is a transcript of another run, or a damaged one.
         """
-        told = {
+        header = {
             **about,
             "model": self._model.name,
-            "sampling": dict(self._model.about),
+            "sampling": dict(self._model.sampling),
             "max_tokens": self._max_tokens,
         }
         conversation = Conversation(
             self._model,
             self._folder / f"{name}.jsonl",
-            told,
+            header,
             self._ledger,
             self._patience,
             max_tokens=self._max_tokens,
@@ -125,17 +125,17 @@ class Conversations:
     @property
     def usage(self) -> Usage:
         """Usage of all conversations, earlier parts included."""
-        return sum((each.usage for each in self._all), Usage(0, 0, 0))
+        return sum((conversation.usage for conversation in self._all), Usage(0, 0, 0))
 
     @property
     def tally(self) -> ReplyTally:
         """Replies by outcome, of all conversations."""
-        return sum((each.tally for each in self._all), ReplyTally())
+        return sum((conversation.tally for conversation in self._all), ReplyTally())
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What went wrong in all of them, in words."""
-        return tuple(fault for each in self._all for fault in each.faults)
+        """The faults of all conversations, in words."""
+        return tuple(fault for conversation in self._all for fault in conversation.faults)
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         with contextlib.ExitStack() as closing:
@@ -160,6 +160,6 @@ def changed_settings(settings: Any) -> dict[str, Any]:
     A field that a later version adds, with what was usual as its default, does not make earlier
     transcripts those of another run.
     """
-    told = dataclasses.asdict(settings)
+    values = dataclasses.asdict(settings)
     usual = {field.name: field.default for field in dataclasses.fields(settings)}
-    return {name: value for name, value in told.items() if value != usual[name]}
+    return {name: value for name, value in values.items() if value != usual[name]}

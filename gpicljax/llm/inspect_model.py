@@ -1,4 +1,4 @@
-"""What this project's sessions need of Inspect AI: its model as one of ours, and messages as its.
+"""Adapters to Inspect AI: its model as a `ChatModel`, and messages in its form.
 
 The tasks are in `systems.in_context_rl.prompts.inspect_tasks` and in the systems' own folders.
 """
@@ -84,26 +84,26 @@ class InspectModel:
     def __init__(self, model: Model, loop: asyncio.AbstractEventLoop) -> None:
         """See the class."""
         self.name, self._model, self._loop = str(model), model, loop
-        self.about: dict[str, Any] = {}
+        self.sampling: dict[str, Any] = {}
         self.said: list[Message] = []
 
     def check(self) -> None:
         """Inspect has done so."""
 
     def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
-        """A reply; Inspect tries again by itself."""
+        """Returns a reply; Inspect tries again by itself."""
         config = GenerateConfig(max_tokens=max_tokens, seed=seed)
-        asked = asyncio.run_coroutine_threadsafe(
+        pending = asyncio.run_coroutine_threadsafe(
             self._model.generate(as_messages(messages), config=config), self._loop
         )
-        output = asked.result()
+        output = pending.result()
         if output.stop_reason == "model_length":
             raise ModelError("the conversation is too long for the model", "context")
         text = sound_text(output.completion)
         usage = usage_of(messages, text)
         if output.usage is not None:
-            told = output.usage.input_tokens, output.usage.output_tokens
-            usage = believed_usage(told, usage, max_tokens)
+            counted = output.usage.input_tokens, output.usage.output_tokens
+            usage = believed_usage(counted, usage, max_tokens)
         self.said = [*messages, Message("assistant", text)]
         return Reply(text, usage, str(output.stop_reason))
 

@@ -30,7 +30,7 @@ _MARKS = {"system": 256, "user": 257, "assistant": 258}
 
 
 def conversation_text(messages: Sequence[Message], answering: bool = True) -> np.ndarray:
-    """A conversation as tokens, `int32[N]`: a mark and the bytes of every message.
+    """Returns a conversation as tokens, `int32[N]`: a mark and the bytes of every message.
 
     Args:
       messages: the conversation.
@@ -75,7 +75,7 @@ class ByteModel:
         self._lock = threading.Lock()
 
     @property
-    def about(self) -> Mapping[str, Any]:
+    def sampling(self) -> Mapping[str, Any]:
         """Memory and temperature."""
         return {"memory": self.memory, "temperature": self.temperature}
 
@@ -83,7 +83,7 @@ class ByteModel:
         """Nothing can fail."""
 
     def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
-        """The network's continuation, up to the next mark."""
+        """Returns the network's continuation, up to the next mark."""
         limit = min(max_tokens, self.memory // 2)
         tokens = conversation_text(messages)[-(self.memory - limit) :]
         # Lengths of few kinds, so that few programs are compiled: what comes before is forgotten.
@@ -91,15 +91,15 @@ class ByteModel:
         padded = np.zeros(size, np.int32)
         padded[size - len(tokens) :] = tokens
         with self._lock:
-            made = self._continue(
+            continuation = self._continue(
                 self.params, padded, np.int32(size - len(tokens)), jax.random.key(seed), limit
             )
-        said = np.asarray(made)
-        marks = np.flatnonzero(said > 255)
+        reply_tokens = np.asarray(continuation)
+        marks = np.flatnonzero(reply_tokens > 255)
         finish = "stop" if marks.size else "length"
-        said = said[: marks[0]] if marks.size else said
-        text = bytes(said.astype(np.uint8)).decode(errors="replace")
-        return Reply(text, Usage(len(tokens), len(said) + bool(marks.size)), finish)
+        reply_tokens = reply_tokens[: marks[0]] if marks.size else reply_tokens
+        text = bytes(reply_tokens.astype(np.uint8)).decode(errors="replace")
+        return Reply(text, Usage(len(tokens), len(reply_tokens) + bool(marks.size)), finish)
 
     @functools.partial(jax.jit, static_argnums=(0, 5))
     def _continue(

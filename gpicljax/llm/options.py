@@ -23,7 +23,7 @@ _PROBE_TOKENS = 64
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelOptions:
-    """Which language model is asked, how, and how much.
+    """The language model that a study asks, and its limits.
 
     Attributes:
       endpoint: Address of a language model, up to /v1; without one, none is asked.
@@ -61,18 +61,18 @@ class LanguageModelOptions:
 
     def validate(self) -> None:
         """Refuses two models at once."""
-        both = self.endpoint is not None and self.local is not None
-        check(not both, "local", self.local, "none beside an endpoint")
+        has_both = self.endpoint is not None and self.local is not None
+        check(not has_both, "local", self.local, "none beside an endpoint")
 
-    def check_prompts(self, known: Collection[str]) -> None:
+    def check_prompts(self, accepted_prompts: Collection[str]) -> None:
         """Refuses prompts that a study does not have.
 
         Raises:
           ValueError: for none at all, or the first that is not known.
         """
-        check(bool(self.prompts), "llm.prompts", self.prompts, ", ".join(known))
+        check(bool(self.prompts), "llm.prompts", self.prompts, ", ".join(accepted_prompts))
         for name in self.prompts:
-            check(name in known, "llm.prompts", name, ", ".join(known))
+            check(name in accepted_prompts, "llm.prompts", name, ", ".join(accepted_prompts))
 
     @property
     def asks(self) -> bool:
@@ -90,7 +90,7 @@ class LanguageModelOptions:
         return 1 if self.local else self.at_once
 
     def client(self, schema: str = "{}") -> ChatModel:
-        """The model.
+        """Returns the model.
 
         Args:
           schema: what holds answers to a form (see `prompts.schema_request`); it is sent where
@@ -134,11 +134,11 @@ class LanguageModelOptions:
             model([Message("user", "Hello")], max_tokens=_PROBE_TOKENS, seed=0)
         except ModelError as error:
             if error.fault in ("refused", "unknown", "broken"):
-                accepted = f"False, for a server that refuses JSON schemas ({error})"
-                check(False, "structured", True, accepted)
+                accepted_values = f"False, for a server that refuses JSON schemas ({error})"
+                check(False, "structured", True, accepted_values)
 
     def ledger(self, tell: Callable[[str], None] | None = None) -> Ledger:
-        """What the whole run may spend, shared by all of its conversations.
+        """Returns the ledger of the whole run, shared by all of its conversations.
 
         Args:
           tell: prints a line about the requests so far, at most one in ten seconds; None for none.
@@ -147,14 +147,17 @@ class LanguageModelOptions:
         return Ledger(budget, None if tell is None else _Telling(self.name, tell))
 
     def dollars(self, usage: Usage) -> float | None:
-        """What tokens cost; None without a price. Tokens without a price cost nothing."""
+        """Returns the dollars that tokens cost; None without a price. Tokens without a price cost
+        nothing.
+        """
         if self.price_read is None and self.price_written is None:
             return None
         read, written = self.price_read or 0.0, self.price_written or 0.0
         return Budget(prompt_price=read, completion_price=written).cost_of(usage)
 
-    def expected(self, usage: Usage) -> str:
-        """What a run is expected to come to, and whether that is within its limits.
+    def expected_usage(self, usage: Usage) -> str:
+        """Returns the expected requests, tokens and dollars of a run, and whether they are within
+        its limits.
 
         Args:
           usage: requests and the tokens of their prompts; what is written is bounded by the
@@ -169,8 +172,8 @@ class LanguageModelOptions:
         if least is not None and most is not None:
             text += f", for {_money(least)} to {_money(most)}"
         limits = [
-            f"{limit:,} {what}"
-            for limit, what, need in (
+            f"{limit:,} {unit}"
+            for limit, unit, need in (
                 (self.max_queries, "requests", usage.requests),
                 (self.budget_tokens, "tokens", usage.prompt),
             )
@@ -178,9 +181,9 @@ class LanguageModelOptions:
         ]
         return f"{text}; it stops at {' or '.join(limits)}" if limits else text
 
-    def spent(self, ledger: Ledger) -> str:
-        """What a run has come to, and whether it was stopped by its limits."""
-        text = f"{self.name}: {used(ledger.spent)}"
+    def summarise_spending(self, ledger: Ledger) -> str:
+        """Returns the requests, tokens and dollars of a run, and whether its limits stopped it."""
+        text = f"{self.name}: {format_usage(ledger.spent)}"
         cost = self.dollars(ledger.spent)
         text += "." if cost is None else f", for {_money(cost)}."
         if not ledger.exhausted:
@@ -197,11 +200,11 @@ class LanguageModelOptions:
 
 
 def _money(dollars: float) -> str:
-    """An amount in cents, or in hundredths of a cent where it is small."""
+    """Returns an amount in cents, or in hundredths of a cent where it is small."""
     return f"${dollars:,.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.4f}"
 
 
-def used(usage: Usage) -> str:
+def format_usage(usage: Usage) -> str:
     """Requests and tokens."""
     return (
         f"{usage.requests:,} requests, {usage.prompt:,} tokens read, {usage.completion:,} written"
@@ -215,7 +218,7 @@ class _Telling:
         self._name, self._tell, self._last = name, tell, time.monotonic()
 
     def __call__(self, spent: Usage) -> None:
-        now = time.monotonic()
-        if now - self._last >= _SILENCE:
-            self._last = now
-            self._tell(f"{self._name}: {used(spent)}")
+        seconds = time.monotonic()
+        if seconds - self._last >= _SILENCE:
+            self._last = seconds
+            self._tell(f"{self._name}: {format_usage(spent)}")

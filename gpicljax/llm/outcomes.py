@@ -68,11 +68,11 @@ class ReplyTally:
     def __repr__(self) -> str:
         return f"ReplyTally({self.in_words()})"
 
-    def __add__(self, other: ReplyTally) -> ReplyTally:
+    def __add__(self, added: ReplyTally) -> ReplyTally:
         """Returns the counts of both."""
-        both = ReplyTally()
-        both.counts, both.first = self.counts + other.counts, self.first or other.first
-        return both
+        total = ReplyTally()
+        total.counts, total.first = self.counts + added.counts, self.first or added.first
+        return total
 
     def share(self, outcome: Outcome) -> float:
         """Returns the share of an outcome in all replies; NaN without a reply."""

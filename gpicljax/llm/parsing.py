@@ -1,4 +1,4 @@
-"""What a reply chooses.
+"""Answers in replies of language models.
 
 An answer stands in square brackets behind a word: `[SELECT: 2]`, or for several numbers
 `[SELECT: 0.5, -1.0]`. Strictly, it stands there once and exactly like this; leniently, capitals and
@@ -34,12 +34,13 @@ _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 
 
 def plain_text(text: str) -> str:
-    """A text with plain minus signs and brackets, and without backslashes."""
+    """Returns a text with plain minus signs and brackets, and without backslashes."""
     return text.translate(_PLAIN)
 
 
-def marked(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | None:
-    """What stands in the brackets; None if nothing does, or strictly more than one.
+def bracketed_answer(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | None:
+    """Returns the content of the answer's brackets; None without any, or strictly with more than
+    one.
 
     Args:
       text: a reply.
@@ -48,17 +49,17 @@ def marked(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | No
     """
     check_choice("parsing", parsing, get_args(Parsing))
     if parsing == "strict":
-        found = re.findall(rf"\[{re.escape(word)}: ([^\[\]]*)\]", text)
-        return found[0] if len(found) == 1 else None
+        matches = re.findall(rf"\[{re.escape(word)}: ([^\[\]]*)\]", text)
+        return matches[0] if len(matches) == 1 else None
     # Vectors may have brackets of their own, and matrices those of their rows.
     row = r"\[[^\[\]:]*\]"
     inside = rf"(?:[^\[\]]|\[(?:[^\[\]:]|{row})*\])*"
     marks = rf"\[\s*{re.escape(word)}\s*:({inside})\]"
-    found = re.findall(marks, plain_text(text), re.IGNORECASE)
-    return _unwrapped(found[-1]) if found else None
+    matches = re.findall(marks, plain_text(text), re.IGNORECASE)
+    return _unwrap(matches[-1]) if matches else None
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap(text: str) -> str:
     """Without brackets, quotation marks or emphasis around the whole."""
     text = text.strip(_AROUND)
     while len(text) > 1 and text[0] + text[-1] in _PAIRS and text[0] not in text[1:-1]:
@@ -67,20 +68,20 @@ def _unwrapped(text: str) -> str:
 
 
 def _number_in(text: str, parsing: Parsing, word: str) -> int | None:
-    """The number of a choice; strictly, brackets without a number in them do not count."""
+    """Returns the number of a choice; strictly, brackets without a number in them do not count."""
     check_choice("parsing", parsing, get_args(Parsing))
     if parsing == "strict":
         numbers = re.findall(rf"\[{re.escape(word)}: ([0-9]+)\]", text)
         return int(numbers[0]) if len(numbers) == 1 and len(numbers[0]) < 10 else None
-    inside = marked(text, parsing, word) or ""
-    found = re.fullmatch(rf"(?:action\s*)?({_WHOLE})", inside, re.IGNORECASE)
-    return None if found is None else int(float(found[1]))
+    inside = bracketed_answer(text, parsing, word) or ""
+    match = re.fullmatch(rf"(?:action\s*)?({_WHOLE})", inside, re.IGNORECASE)
+    return None if match is None else int(float(match[1]))
 
 
 def chosen_name(
     text: str, names: Sequence[str], parsing: Parsing = "strict", word: str = WORD
 ) -> np.ndarray | None:
-    """The number of the name that a reply chooses; None if it chooses none of them.
+    """Returns the number of the name that a reply chooses; None if it chooses none of them.
 
     Leniently, capitals do not matter, nor does a word that precedes or follows.
 
@@ -93,21 +94,21 @@ def chosen_name(
     Returns:
       `int32[]`.
     """
-    inside = marked(text, parsing, word)
+    inside = bracketed_answer(text, parsing, word)
     if inside is None:
         return None
     if parsing == "strict":
-        found = [n for n, name in enumerate(names) if name == inside]
+        matches = [n for n, name in enumerate(names) if name == inside]
     else:
         words = re.findall(r"\w+", inside.lower())
-        found = [n for n, name in enumerate(names) if name.lower() in words]
-    return np.asarray(found[0], np.int32) if len(found) == 1 else None
+        matches = [n for n, name in enumerate(names) if name.lower() in words]
+    return np.asarray(matches[0], np.int32) if len(matches) == 1 else None
 
 
 def chosen(
     text: str, space: spaces.Space, parsing: Parsing = "strict", word: str = WORD
 ) -> np.ndarray | None:
-    """The action that a reply chooses; None if it names none, or one that does not exist.
+    """Returns the action that a reply chooses; None if it names none, or one that does not exist.
 
     Args:
       text: a reply.
@@ -123,7 +124,7 @@ def chosen(
     if isinstance(space, spaces.Discrete):
         number = _number_in(text, parsing, word)
         return None if number is None or number >= space.n else np.asarray(number, np.int32)
-    inside = marked(text, parsing, word)
+    inside = bracketed_answer(text, parsing, word)
     if inside is None:
         return None
     assert isinstance(space, spaces.MultiDiscrete | spaces.Box)

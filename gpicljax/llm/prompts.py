@@ -1,4 +1,4 @@
-"""What a language model is told in a trial of reinforcement learning, in this project's own words.
+"""Prompts of a trial of reinforcement learning, in this project's own words.
 
 A trial is told in three ways. With explanations, the model is told what the task is; raw, it sees
 numbers alone, as agents without language do. Its history is the whole conversation, or what it has
@@ -80,13 +80,13 @@ EXPLANATIONS: Mapping[str, str] = {
 
 
 def explanation_of(name: str) -> str | None:
-    """What there is to explain about the environment of a name; None if nothing is known."""
+    """Returns the explanation of an environment by its name; None if there is none."""
     return next((text for part, text in EXPLANATIONS.items() if part in name), None)
 
 
 @dataclasses.dataclass(frozen=True)
 class PromptSettings:
-    """How a trial is told, and how replies are read.
+    """Settings of the prompts of a trial, and of the reading of replies.
 
     Attributes:
       explanations: whether the model is told what the task is.
@@ -147,11 +147,11 @@ DEFAULT = PromptSettings()
 """A trial told raw, with its whole history."""
 
 
-def written(value: Any, decimals: int) -> str:
-    """An observation or an action in figures; the same on every machine."""
+def format_value(value: Any, decimals: int) -> str:
+    """Returns an observation or an action in figures; the same on every machine."""
     array = np.asarray(value)
     if array.ndim > 0:
-        return f"[{', '.join(written(x, decimals) for x in array)}]"
+        return f"[{', '.join(format_value(x, decimals) for x in array)}]"
     if array.dtype.kind in "iub":
         return str(int(array))
     text = f"{float(array):.{decimals}f}"
@@ -159,12 +159,12 @@ def written(value: Any, decimals: int) -> str:
 
 
 def pay(value: float) -> str:
-    """A reward in as few figures as it needs."""
+    """Returns a reward in as few figures as it needs."""
     return f"{round(float(value), 4):g}"
 
 
 def answer_form(actions: spaces.Space) -> str:
-    """What an answer looks like."""
+    """Returns the form of an answer."""
     if isinstance(actions, spaces.Discrete):
         return f"[{WORD}: number]"
     count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
@@ -172,7 +172,7 @@ def answer_form(actions: spaces.Space) -> str:
 
 
 def schema_request(answer: JsonObject, reasons: bool = False, field: str = "answer") -> str:
-    """What a request has besides, so that a server is held to a form of answer: JSON as text.
+    """Returns the part of a request, as JSON, that holds a server to a form of answer.
 
     For `client.OpenAICompatible(..., options=schema_request(...))`. Replies are then JSON objects
     with the answer in a field, where `parsing.chosen` finds it.
@@ -206,7 +206,7 @@ def entries_schema(entries: Sequence[str], word: str = WORD) -> dict[str, Any]:
 def action_schema(
     actions: spaces.Space, word: str = WORD, names: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """The JSON schema of the answers that name an action of a space.
+    """Returns the JSON schema of the answers that name an action of a space.
 
     Numbers of a box have a form, but no bounds: one outside the box is an invalid answer.
 
@@ -219,22 +219,22 @@ def action_schema(
         choices = range(actions.n) if names is None else names
         return {"type": "string", "enum": [f"[{word}: {choice}]" for choice in choices]}
     if isinstance(actions, spaces.MultiDiscrete):
-        each = [f"({'|'.join(map(str, range(n)))})" for n in actions.sizes]
-        return entries_schema(each, word)
+        patterns = [f"({'|'.join(map(str, range(n)))})" for n in actions.sizes]
+        return entries_schema(patterns, word)
     count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
     return entries_schema([NUMBER_PATTERN] * count, word)
 
 
 def actions_in_words(actions: spaces.Space) -> str:
-    """Which actions there are."""
+    """Describes the actions of a space."""
     if isinstance(actions, spaces.Discrete):
         return f"There are {actions.n} actions: {', '.join(map(str, range(actions.n)))}."
     if isinstance(actions, spaces.MultiDiscrete):
-        each = "; ".join(f"0 to {n - 1}" for n in actions.sizes)
-        return f"An action is {len(actions.sizes)} whole numbers, in this order: {each}."
+        ranges = "; ".join(f"0 to {n - 1}" for n in actions.sizes)
+        return f"An action is {len(actions.sizes)} whole numbers, in this order: {ranges}."
     if isinstance(actions, spaces.UnevenBox):
-        each = "; ".join(f"{low:g} to {high:g}" for low, high in actions.bounds)
-        return f"An action is {len(actions.bounds)} numbers, in this order: {each}."
+        ranges = "; ".join(f"{low:g} to {high:g}" for low, high in actions.bounds)
+        return f"An action is {len(actions.bounds)} numbers, in this order: {ranges}."
     low, high = actions.low, actions.high  # type: ignore[attr-defined]
     count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
     numbers = "a number" if count == 1 else f"{count} numbers, each"
@@ -242,7 +242,7 @@ def actions_in_words(actions: spaces.Space) -> str:
 
 
 def observations_in_words(observations: spaces.Space) -> str:
-    """What is seen."""
+    """Describes the observations of a space."""
     if isinstance(observations, spaces.Discrete):
         if observations.n == 1:
             return "What you observe is always 0."
@@ -258,7 +258,7 @@ def introduction(
     limit: int,
     explanation: str | None,
 ) -> str:
-    """What the model is told first.
+    """Returns the first message to the model.
 
     Args:
       settings: how the trial is told.
@@ -287,7 +287,7 @@ def introduction(
 
 
 def corrective(actions: spaces.Space, max_invalid: int) -> str:
-    """What is said to an answer that names no action."""
+    """Returns the message after an answer that names no action."""
     return (
         f"No action could be read from that. {actions_in_words(actions)} Name one of them, once, "
         f"in this form: {answer_form(actions)} (After {max_invalid} such answers in a row the game "

@@ -15,7 +15,7 @@ ScenarioName = Literal["none", "buttons", "cafes"]
 
 
 class Scenario(NamedTuple):
-    """What is told of a bandit in place of arms.
+    """A story that is told of a bandit in place of arms.
 
     Attributes:
       text: what the task is; `{names}` stands for the names of the choices.

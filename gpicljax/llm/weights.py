@@ -32,16 +32,25 @@ def serve_weights(name: str) -> str:
     """
     package, module = WEIGHTS[name]
     needed = {"xllamacpp": "xllamacpp", package: module}
-    absent = [each for each, inner in needed.items() if importlib.util.find_spec(inner) is None]
-    accepted = f"what is installed; pip install {' '.join(absent)}"
-    check(not absent, "local", name, accepted)
+    absent = [
+        requirement
+        for requirement, inner in needed.items()
+        if importlib.util.find_spec(inner) is None
+    ]
+    accepted_values = f"what is installed; pip install {' '.join(absent)}"
+    check(not absent, "local", name, accepted_values)
     spec = importlib.util.find_spec(module)
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
-    found = [path for folder in folders for path in visible_files(Path(folder), "**/*.gguf")]
-    check(bool(found), "local", name, f"weights in the package {package}, which has no .gguf file")
+    weight_files = [path for folder in folders for path in visible_files(Path(folder), "**/*.gguf")]
+    check(
+        bool(weight_files),
+        "local",
+        name,
+        f"weights in the package {package}, which has no .gguf file",
+    )
     llama: Any = importlib.import_module("xllamacpp")
     params = llama.CommonParams()
-    params.model.path = str(found[0])
+    params.model.path = str(weight_files[0])
     params.model_alias = {name}
     params.offline = True
     params.port = 0

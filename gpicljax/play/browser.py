@@ -21,7 +21,7 @@ _REFUSAL = f"This page answers requests for {', '.join(_NAMES)} alone, from the 
 
 
 def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
-    """A web server on this machine only, which shows the game and takes its keys.
+    """Returns a web server on this machine only, which shows the game and takes its keys.
 
     Args:
       game: the game.
@@ -94,7 +94,7 @@ def situation(game: PlaySession) -> dict[str, Any]:
             for name, picture in game.pictures().items()
         },
         "facts": game.facts(),
-        "said": game.said() if game.map_shown else "",  # it may tell what the map shows
+        "said": game.words() if game.map_shown else "",  # it may tell what the map shows
         "over": game.over,
         "keys": game.names,
     }

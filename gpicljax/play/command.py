@@ -53,7 +53,7 @@ def _interrupted_at_once() -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code."""
+    """Returns the command line; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="gpicljax play", description="Play an environment by hand."
     )

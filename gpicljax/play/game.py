@@ -1,4 +1,4 @@
-"""What is played: an environment, an episode in progress, and what its keys do."""
+"""A game: an environment, an episode in progress, and the keys that act in it."""
 
 from __future__ import annotations
 
@@ -78,11 +78,13 @@ _LETTERS = "0123456789abcdefghijkloptuvwxyz"
 
 
 def controls(env: Environment, count: int) -> tuple[tuple[str, str], ...]:
-    """Name and key of each of an environment's `count` actions; no more than there are keys."""
+    """Returns name and key of each of an environment's `count` actions, as far as there are
+    keys.
+    """
     kind = f"{env.name} {getattr(env, 'actions', '')}".strip()
-    known = CONTROLS.get(kind, CONTROLS.get(env.name, ()))
-    if len(known) == count:
-        return known
+    pairs = CONTROLS.get(kind, CONTROLS.get(env.name, ()))
+    if len(pairs) == count:
+        return pairs
     return tuple((f"action {i}", letter) for i, letter in zip(range(count), _LETTERS, strict=False))
 
 
@@ -128,13 +130,15 @@ class PlaySession:
         self.map_shown = len(self._views) < 2
         space = env.action_space()
         if env.num_agents is not None or not isinstance(space, spaces.Discrete):
-            what = f"{env.num_agents} agents" if env.num_agents is not None else f"actions {space}"
-            raise NotPlayableError(
-                f"{env.name} has {what}; accepted: one agent with Discrete actions"
+            interface = (
+                f"{env.num_agents} agents" if env.num_agents is not None else f"actions {space}"
             )
-        known = controls(env, space.n)
-        self.actions = {key: action for action, (_, key) in enumerate(known)}
-        self.names = {key: name for name, key in known}
+            raise NotPlayableError(
+                f"{env.name} has {interface}; accepted: one agent with Discrete actions"
+            )
+        pairs = controls(env, space.n)
+        self.actions = {key: action for action, (_, key) in enumerate(pairs)}
+        self.names = {key: name for name, key in pairs}
         self.names |= {AGAIN: "new episode", ANEW: "new task"}
         if len(self._views) > 1:
             self.names[MAP] = "map"
@@ -165,7 +169,7 @@ class PlaySession:
         self._batch.start(self._key, task=jax.tree.map(lambda x: x[None], self.task))
         for view in self._views.values():
             view(self.state, self.task)
-        self.said()
+        self.words()
 
     def press(self, key: str) -> None:
         """Does what a key stands for; keys that stand for nothing do nothing."""
@@ -178,36 +182,40 @@ class PlaySession:
             self.reward = float(moved.reward)
             self.steps, self.total = self.steps + 1, self.total + self.reward
             if moved.terminated or moved.truncated:
-                how = "is over" if moved.terminated else "has reached its time limit"
-                self.over = f"The episode {how}. {AGAIN}: another one, {ANEW}: a new task."
+                ending = "is over" if moved.terminated else "has reached its time limit"
+                self.over = f"The episode {ending}. {AGAIN}: another one, {ANEW}: a new task."
 
     def pictures(self) -> dict[str, Picture]:
-        """What there is to see, by name, `uint8[H, W, 3]` each; the map only when asked for."""
+        """Returns the pictures by name, `uint8[H, W, 3]` each; the map only while it is asked
+        for.
+        """
         shown = [*self._views.items()][: None if self.map_shown else 1]
         return {name: np.asarray(view(self.state, self.task)) for name, view in shown}
 
     def facts(self) -> dict[str, str]:
-        """The numbers to show beside them."""
+        """Returns the numbers to show beside them."""
         return {
             "step": str(self.steps),
             "reward": f"{self.reward:+.4g}",
             "so far": f"{self.total:+.4g}",
         }
 
-    def said(self) -> str:
-        """The situation in words; what the agent observes where there is nothing else to show."""
+    def words(self) -> str:
+        """Returns the situation in words, or the observation where there is nothing else to
+        show.
+        """
         with contextlib.suppress(NotImplementedError):
             return self.env.describe(self.state, self.task)
         if self._views:
             return ""
-        seen = self._instance.moment.timestep.observation
-        paths, _ = jax.tree_util.tree_flatten_with_path(seen)
+        observation = self._instance.request.timestep.observation
+        paths, _ = jax.tree_util.tree_flatten_with_path(observation)
         parts = [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in paths]
         return "\n".join(f"{name or 'observation'}: {np.asarray(x).tolist()}" for name, x in parts)
 
 
 def _views(env: Environment) -> dict[str, Callable[[Any, Any], jax.Array]]:
-    """What can be seen of an environment, compiled, by name; nothing where it is told in words."""
+    """Returns the compiled views of an environment by name; none where it is shown in words."""
     views: dict[str, Callable[[Any, Any], jax.Array]] = {}
     space = env.observation_space()
     if _is_picture(space):

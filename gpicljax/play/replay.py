@@ -1,4 +1,4 @@
-"""What a trained agent has played, as a page of its run that replays it in the browser."""
+"""The page of a run that replays a trained agent's episode in the browser."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def write_replay(
 
 
 def action_in_words(env: Environment, action: Any) -> str:
-    """The name of an action, or its numbers."""
+    """Returns the name of an action, or its numbers."""
     space = env.action_space()
     if isinstance(space, spaces.Discrete):
         names = [name for name, _ in controls(env, space.n)]

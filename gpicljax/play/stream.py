@@ -22,7 +22,7 @@ _SIGNS = {-1: "-", 0: " ", 1: "+"}
 
 
 def printable(byte: int) -> str:
-    """A byte as one character: itself where it can be read, else a full stop in the middle.
+    """Returns a byte as one character: itself where it can be read, else a full stop in the middle.
 
     Example:
       >>> printable(65), printable(32), printable(10)
@@ -33,9 +33,9 @@ def printable(byte: int) -> str:
 
 
 def is_stream(env: Environment) -> bool:
-    """Whether one agent reads and says bytes, `Discrete(256)` both."""
-    both = env.observation_space(), env.action_space()
-    bytes_both = all(isinstance(x, spaces.Discrete) and x.n == 256 for x in both)
+    """Returns whether one agent reads and says bytes, `Discrete(256)` both."""
+    members = env.observation_space(), env.action_space()
+    bytes_both = all(isinstance(x, spaces.Discrete) and x.n == 256 for x in members)
     return env.num_agents is None and bytes_both
 
 
@@ -69,23 +69,23 @@ class Stream:
         self._batch.compile(self._key, np.int32(0))
 
     def _hear(self) -> None:
-        self.said += printable(int(self._instance.moment.timestep.observation))
+        self.said += printable(int(self._instance.request.timestep.observation))
 
     def reply(self, byte: int) -> None:
         """Says a byte, 0 .. 255; nothing happens once the stream is over."""
         if self.over:
             return
-        seen = self._instance.step(np.int32(byte))
-        reward = float(seen.reward)
+        timestep = self._instance.step(np.int32(byte))
+        reward = float(timestep.reward)
         self.total += reward
         self.replied += printable(byte)
         self.paid += _SIGNS.get(int(reward), "?")
-        self.over = bool(seen.last)
+        self.over = bool(timestep.last)
         self._hear()
 
 
 def screen(stream: Stream, columns: int) -> str:
-    """The stream's last columns, as the challenge's document prints them."""
+    """Returns the stream's last columns, as the challenge's document prints them."""
     room = max(8, columns - 10)
     end = len(stream.said)
     start = max(0, end - room)

@@ -22,7 +22,7 @@ _SIGNS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight"
 
 
 def half_blocks(picture: Picture, columns: int, lines: int, *, true_colour: bool = True) -> str:
-    """A picture in characters, each of which shows one pixel above another.
+    """Returns a picture in characters, each of which shows one pixel above another.
 
     Args:
       picture: `uint8[H, W, 3]`.
@@ -59,23 +59,23 @@ def half_blocks(picture: Picture, columns: int, lines: int, *, true_colour: bool
 
 
 def _sixth(level: int) -> int:
-    """The nearest of the palette's levels 0, 95, 135, ..., 255."""
+    """Returns the nearest of the palette's levels 0, 95, 135, ..., 255."""
     return 0 if level < 48 else min(5, max(1, round((level - 55) / 40)))
 
 
 def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = True) -> str:
-    """One screenful: the pictures side by side, or words, then the numbers and the keys."""
+    """Returns a screenful: the pictures side by side, or words, then the numbers and the keys."""
     pictures = list(game.pictures().values())
-    keys = {_SIGNS.get(key, key): what for key, what in game.names.items()} | {QUIT: "quit"}
+    keys = {_SIGNS.get(key, key): label for key, label in game.names.items()} | {QUIT: "quit"}
     # Words stay with their keys where lines are wrapped.
-    pairs = ["\xa0".join([key, *what.split()]) for key, what in keys.items()]
+    pairs = ["\xa0".join([key, *label.split()]) for key, label in keys.items()]
     words = "   ".join(f"{name} {value}" for name, value in game.facts().items())
     below = [words[:columns], *textwrap.wrap(game.over, columns)]
     below += textwrap.wrap("   ".join(pairs), columns)
     below = [line.replace("\xa0", " ") for line in below[: max(0, lines - 2)]]
     room = max(1, lines - len(below) - 1)
     if not pictures:
-        words = [row for line in game.said().splitlines() for row in textwrap.wrap(line, columns)]
+        words = [row for line in game.words().splitlines() for row in textwrap.wrap(line, columns)]
         return _whole([*words[:room], *below])
     columns_each = (columns - 2 * (len(pictures) - 1)) // len(pictures)
     blocks = [
@@ -126,8 +126,8 @@ def play_in_terminal(
 
 
 def read_key(read: Callable[[], str]) -> str:
-    """The next key: a character, the name of an arrow, `"Escape"` for another key that is sent as a
-    sequence, or nothing at the input's end.
+    """Returns the next key: a character, the name of an arrow, `"Escape"` for another key that is
+    sent as a sequence, or nothing at the input's end.
 
     Args:
       read: returns the next character, empty at the end.

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpicljax.checks import check, check_at_least
 from gpicljax.interface import ActionRequest, Agent, Record, TimeStep
-from gpicljax.rollout.packing import Packed, packed
+from gpicljax.rollout.packing import Packed, pack
 from gpicljax.rollout.traced import Keep, PlayedEpisodes
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv, VectorState
@@ -35,30 +35,30 @@ Example:
 """
 
 
-class _Place(NamedTuple):
-    """Where an instance stands: one of the steps that were worked out together.
+class _Position(NamedTuple):
+    """The position of an instance: one of the steps that were computed together.
 
     Attributes:
       vstates: states, rows `[K, ...]`, and
-      news: what is seen of them, and what was to be kept, rows `[K, ...]`.
-      told: the rows of `news` in NumPy.
+      outcomes: what is seen of them, and what was to be kept, rows `[K, ...]`.
+      host_rows: the rows of `outcomes` in NumPy.
       step: which one of them it is.
     """
 
     vstates: Packed
-    news: Packed
-    told: list[np.ndarray]
+    outcomes: Packed
+    host_rows: list[np.ndarray]
     step: int
 
     @property
-    def seen(self) -> tuple[TimeStep, Any]:
-        """The time step, and what was to be kept of the step that led to it."""
-        return self.news.layout.unpack([row[self.step] for row in self.told])
+    def timestep_and_kept(self) -> tuple[TimeStep, Any]:
+        """Returns the time step, and what `keep` returned for the step that led to it."""
+        return self.outcomes.layout.unpack([row[self.step] for row in self.host_rows])
 
 
-def _placed(vstates: Packed, news: Packed, step: int) -> _Place:
+def _position(vstates: Packed, news: Packed, step: int) -> _Position:
     # One array for each dtype comes over, and what is in it is looked at where it lies.
-    return _Place(vstates, news, [np.asarray(row) for row in news.rows], step)
+    return _Position(vstates, news, [np.asarray(row) for row in news.rows], step)
 
 
 class Instance:
@@ -73,33 +73,35 @@ class Instance:
     def __init__(self, batch: HostBatch, vstates: Packed, news: Packed) -> None:
         """Looks at where it stands; see the class."""
         self._batch = batch
-        self._before: tuple[_Place, Any] | None = None
+        self._before: tuple[_Position, Any] | None = None
         # The last place of its row: nothing was worked out from there yet.
-        self._arrive(_placed(vstates, news, batch.ahead - 1))
+        self._arrive(_position(vstates, news, batch.ahead - 1))
 
-    def _arrive(self, place: _Place) -> None:
+    def _arrive(self, place: _Position) -> None:
         self._place = place
-        self._timestep, self._kept = place.seen
+        self._timestep, self._kept = place.timestep_and_kept
 
     @property
-    def moment(self) -> ActionRequest:
-        """What it waits for an action on, NumPy arrays and a typed key."""
+    def request(self) -> ActionRequest:
+        """Returns the request for the instance's next action: NumPy arrays and a typed key."""
         place = self._place
         return ActionRequest(self._timestep, lambda: self._batch.choice_key(place))
 
     @property
     def state(self) -> Any:
         """The environment's state, unbatched."""
-        return _first(self._batch.opened(self._place).state)
+        return _first(self._batch.state_of(self._place).state)
 
     @property
     def task(self) -> Any:
         """The environment's task, unbatched."""
-        return _first(self._batch.opened(self._place).task)
+        return _first(self._batch.state_of(self._place).task)
 
     @property
-    def kept(self) -> Any:
-        """What was to be kept of the last step, leaves `[1, ...]`; zeros before the first."""
+    def last_kept(self) -> Any:
+        """Returns what `keep` returned for the last step, leaves `[1, ...]`; zeros before the
+        first.
+        """
         return self._kept
 
     @property
@@ -109,13 +111,15 @@ class Instance:
 
     @property
     def blank_record(self) -> Record:
-        """What a step is like, leaves `[1, ...]`, before one is taken; nothing happens in it."""
+        """Returns a record of zeros, leaves `[1, ...]`, as before the first step."""
         action = self._batch.vec.env.action_space().sample(jax.random.key(0))
         return self._record(self._place, _one(jax.tree.map(jnp.zeros_like, action)))
 
-    def _record(self, place: _Place, action: ArrayTree) -> Record:
-        before, after = self._batch.opened(place), self._batch.opened(self._place)
-        return Record(before, _one(place.seen[0]), action, {}, after, _one(self._timestep))
+    def _record(self, place: _Position, action: ArrayTree) -> Record:
+        before, after = self._batch.state_of(place), self._batch.state_of(self._place)
+        return Record(
+            before, _one(place.timestep_and_kept[0]), action, {}, after, _one(self._timestep)
+        )
 
     def step(self, action: ArrayTree) -> TimeStep:
         """Acts once; returns what is seen then, unbatched NumPy arrays."""
@@ -127,7 +131,7 @@ class Instance:
         if place.step + 1 < self._batch.ahead and self._batch.foresees(batched):
             self._arrive(place._replace(step=place.step + 1))
         else:
-            self._arrive(_placed(*self._batch.step(place, batched), 0))
+            self._arrive(_position(*self._batch.step(place, batched), 0))
         return self._timestep
 
 
@@ -139,8 +143,9 @@ def _first(tree: ArrayTree) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
 
 
-class HostSource(Protocol):
-    """Where `host_play` gets its instances from: a `HostBatch`, or another simulator's adapter.
+class HostSimulator(Protocol):
+    """The interface by which `host_play` starts instances: of a `HostBatch`, or another
+    simulator's.
 
     Attributes:
       num_envs: how many there are.
@@ -149,7 +154,7 @@ class HostSource(Protocol):
 
     @property
     def num_envs(self) -> int:
-        """How many instances there are."""
+        """Returns the number of instances."""
         ...
 
     @property
@@ -158,7 +163,7 @@ class HostSource(Protocol):
         ...
 
     def start(self, key: jax.Array, env_params: ArrayTree = None) -> Sequence[Any]:
-        """The instances as their trials begin: `moment`, `step`, `record`, `blank_record`."""
+        """The instances as their trials begin: `request`, `step`, `record`, `blank_record`."""
         ...
 
     def close(self) -> None:
@@ -193,25 +198,35 @@ class HostBatch:
         """Prepares the programs; see the class."""
         self.vec = vec
         self.num_envs, self.episodes_per_trial = vec.num_envs, vec.episodes_per_trial
-        one, owned = vec.part(vec.num_envs), vec.partition(True, False)
+        single, owned = vec.part(vec.num_envs), vec.partition(True, False)
 
         def after(vstate: VectorState, timestep: TimeStep, action: ArrayTree) -> Any:
-            state, seen = one.step(vstate, action)
-            return state, seen, keep(Record(vstate, timestep, action, {}, state, seen))
+            state, next_timestep = single.step(vstate, action)
+            return (
+                state,
+                next_timestep,
+                keep(Record(vstate, timestep, action, {}, state, next_timestep)),
+            )
 
-        def told(vstate: VectorState, timestep: TimeStep, kept: Any) -> tuple[Packed, Packed]:
-            return packed(vstate), packed((_first(timestep), kept))
+        def pack_outcome(
+            vstate: VectorState, timestep: TimeStep, kept: Any
+        ) -> tuple[Packed, Packed]:
+            return pack(vstate), pack((_first(timestep), kept))
 
         def enter(vstate: VectorState, timestep: TimeStep, i: jax.Array) -> Any:
-            def cut(tree: ArrayTree) -> Any:
+            def select(tree: ArrayTree) -> Any:
                 return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, i, 1), tree)
 
-            mine = jax.tree.map(lambda own, part: cut(part) if own else part, owned, vstate)
-            seen, action = cut(timestep), _one(vec.env.action_space().sample(jax.random.key(0)))
-            kept = jax.eval_shape(lambda: after(mine, seen, action)[2])
+            own_state = jax.tree.map(lambda own, part: select(part) if own else part, owned, vstate)
+            own_timestep, action = (
+                select(timestep),
+                _one(vec.env.action_space().sample(jax.random.key(0))),
+            )
+            kept = jax.eval_shape(lambda: after(own_state, own_timestep, action)[2])
             blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), kept)
             return jax.tree.map(
-                lambda x: jnp.broadcast_to(x, (self.ahead, *x.shape)), told(mine, seen, blank)
+                lambda x: jnp.broadcast_to(x, (self.ahead, *x.shape)),
+                pack_outcome(own_state, own_timestep, blank),
             )
 
         def step(vstates: Packed, news: Packed, k: jax.Array, action: ArrayTree) -> Any:
@@ -219,17 +234,17 @@ class HostBatch:
 
             def body(carry: tuple[Packed, Packed], number: jax.Array) -> Any:
                 vstate, (timestep, _) = (part.tree for part in carry)
-                carry = told(*after(vstate, _one(timestep), self.later(number, action)))
+                carry = pack_outcome(*after(vstate, _one(timestep), self.later(number, action)))
                 return carry, carry
 
             return jax.lax.scan(body, start, jnp.arange(self.ahead))[1]
 
         self._init, self._enter, self._step = jax.jit(vec.init), jax.jit(enter), jax.jit(step)
         self._opened = jax.jit(lambda vstates, k: jax.tree.map(lambda x: x[k], vstates).tree)
-        self._choice_keys = jax.jit(one.choice_keys)
+        self._choice_keys = jax.jit(single.choice_keys)
 
     def foresees(self, action: ArrayTree) -> bool:
-        """Whether the step with this action, leaves `[1, ...]`, is computed already."""
+        """Returns whether the step with this action, leaves `[1, ...]`, is computed already."""
         del action
         return False
 
@@ -238,22 +253,22 @@ class HostBatch:
         del number
         return action
 
-    def step(self, place: _Place, action: ArrayTree) -> tuple[Packed, Packed]:
+    def step(self, place: _Position, action: ArrayTree) -> tuple[Packed, Packed]:
         """From one place to those that an action leads to."""
-        return self._step(place.vstates, place.news, np.int32(place.step), action)
+        return self._step(place.vstates, place.outcomes, np.int32(place.step), action)
 
-    def opened(self, place: _Place) -> VectorState:
-        """The state of a batch of one."""
+    def state_of(self, place: _Position) -> VectorState:
+        """Returns the state of a batch of one."""
         return self._opened(place.vstates, np.int32(place.step))
 
-    def choice_key(self, place: _Place) -> jax.Array:
-        """The typed key for the choice of an action there."""
-        return self._choice_keys(self.opened(place))[0]
+    def choice_key(self, place: _Position) -> jax.Array:
+        """Returns the typed key for the choice of an action there."""
+        return self._choice_keys(self.state_of(place))[0]
 
     def start(
         self, key: jax.Array, env_params: ArrayTree = None, task: ArrayTree = None
     ) -> list[Instance]:
-        """The instances at the start of their trials; arguments as of `VectorEnv.init`."""
+        """Returns the instances at the start of their trials; arguments as of `VectorEnv.init`."""
         begun = self._init(key, env_params, task)
         return [Instance(self, *self._enter(*begun, np.int32(i))) for i in range(self.num_envs)]
 
@@ -274,7 +289,7 @@ class HostBatch:
 
 def host_play(
     key: jax.Array,
-    vec: VectorEnv | HostSource,
+    vec: VectorEnv | HostSimulator,
     agent: HostAgent,
     *,
     max_steps: int,
@@ -305,33 +320,35 @@ def host_play(
       >>> import gpicljax, jax
       >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
       >>> vec = gpicljax.VectorEnv(env, 2, resets="fresh", params=env.make_params(horizon=3))
-      >>> def always_the_first(moments):
-      ...     return {instance: 0 for instance in moments}
+      >>> def always_the_first(requests):
+      ...     return {instance: 0 for instance in requests}
       >>> played = host_play(jax.random.key(0), vec, always_the_first, max_steps=3)
       >>> played.records.shape, played.length.tolist()
       ((2, 1, 3), [[3], [3]])
     """
     check_at_least(1, max_steps=max_steps, trials=trials)
 
-    def marked(record: Record) -> Any:
+    def keep_with_ends(record: Record) -> Any:
         after = record.next_timestep
         return keep(record), (after.terminated, after.truncated), record.vstate.episode
 
     if isinstance(vec, VectorEnv):
-        batch = batch_of(vec, marked)
+        batch = batch_of(vec, keep_with_ends)
         instances = batch.start(key, env_params)
-        return _played(batch, instances, agent, max_steps, trials, lambda one: one.kept, keep)
-    mark = jax.jit(marked)
+        return _play_all(
+            batch, instances, agent, max_steps, trials, lambda instance: instance.last_kept, keep
+        )
+    mark = jax.jit(keep_with_ends)
     outcome = lambda one: jax.device_get(mark(one.record))  # noqa: E731
     try:
         instances = vec.start(key, env_params)
-        return _played(vec, instances, agent, max_steps, trials, outcome, keep)
+        return _play_all(vec, instances, agent, max_steps, trials, outcome, keep)
     finally:
         vec.close()
 
 
-def _played(
-    batch: HostBatch | HostSource,
+def _play_all(
+    batch: HostBatch | HostSimulator,
     instances: Sequence[Any],
     agent: HostAgent,
     max_steps: int,
@@ -356,9 +373,9 @@ def _played(
         return jax.tree.map(lambda x: np.zeros((*shape, max_steps, *x.shape[1:]), x.dtype), kept)
 
     while waiting := [i for i in range(batch.num_envs) if trial[i] < trials and time[i] < limit]:
-        answers = agent({i: instances[i].moment for i in waiting})
-        some = answers and set(answers) <= set(waiting)
-        check(some, "agent", sorted(answers), f"actions for one or more of {waiting}")
+        answers = agent({i: instances[i].request for i in waiting})
+        is_valid = answers and set(answers) <= set(waiting)
+        check(is_valid, "agent", sorted(answers), f"actions for one or more of {waiting}")
         for i, action in answers.items():
             if isinstance(action, str) and action == GIVE_UP:
                 trial[i] = trials
@@ -371,14 +388,14 @@ def _played(
             began, over[i] = over[i], ended[0] | cut[0]
             if began:
                 continue
-            which = i, trial[i], episode[0]
-            if length[which] < max_steps:
-                place = *which, length[which]
+            row = i, trial[i], episode[0]
+            if length[row] < max_steps:
+                place = *row, length[row]
                 jax.tree.map(
                     lambda table, x, place=place: table.__setitem__(place, x[0]), records, kept
                 )
-                length[which] += 1
-                terminated[which], truncated[which] = ended[0], cut[0]
+                length[row] += 1
+                terminated[row], truncated[row] = ended[0], cut[0]
             trial[i] += bool(over[i]) and episode[0] + 1 >= batch.episodes_per_trial
     if records is None:  # every instance gave up at once
         records = blank(jax.eval_shape(keep, instances[0].blank_record))
@@ -387,7 +404,7 @@ def _played(
 
 
 def as_host_agent(agent: Agent, params: ArrayTree) -> HostAgent:
-    """An agent of pure functions as one on the host: all that wait are answered in turn.
+    """Returns an agent of pure functions as one on the host: all that wait are answered in turn.
 
     Example:
       >>> import gpicljax
@@ -400,11 +417,11 @@ def as_host_agent(agent: Agent, params: ArrayTree) -> HostAgent:
     act = jax.jit(agent.act)
     carries: dict[int, Any] = {}
 
-    def answer(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
+    def answer(requests: Mapping[int, ActionRequest]) -> dict[int, Any]:
         actions = {}
-        for i, moment in moments.items():
+        for i, request in requests.items():
             carry = carries.get(i, agent.initial_carry(1))
-            batched = jax.tree.map(lambda x: x[None], (moment.key, moment.timestep))
+            batched = jax.tree.map(lambda x: x[None], (request.key, request.timestep))
             action, _, carries[i] = act(batched[0], params, carry, batched[1])
             actions[i] = _first(action)
         return actions

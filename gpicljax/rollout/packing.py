@@ -23,8 +23,8 @@ _LARGE = 2**14
 """Arrays of as many elements stay by themselves: they would have to be copied."""
 
 
-class _Leaf(NamedTuple):
-    """What there is to know of a leaf: of a key's numbers, and how it is made of them."""
+class _LeafType(NamedTuple):
+    """Shape, dtype and key implementation of a leaf, of a key those of its data."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -32,14 +32,14 @@ class _Leaf(NamedTuple):
 
 
 class Layout:
-    """Where in its rows each leaf of a pytree is; the same object for the same structure.
+    """The layout of a pytree's leaves in packed rows; the same object for the same structure.
 
     Args:
       structure: the pytree's.
       leaves: of each leaf, what there is to know.
     """
 
-    def __init__(self, structure: Any, leaves: tuple[_Leaf, ...]) -> None:
+    def __init__(self, structure: Any, leaves: tuple[_LeafType, ...]) -> None:
         """Assigns the places; see the class."""
         self._structure, self._impls = structure, [leaf.key_impl for leaf in leaves]
         rows: dict[Any, list[int]] = {}
@@ -54,7 +54,7 @@ class Layout:
                 self._places[number] = row, slice(start, end), leaves[number].shape
 
     def pack(self, leaves: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
-        """The rows of such leaves."""
+        """Returns the rows of such leaves."""
         return tuple(
             jnp.concatenate([leaves[number].reshape(-1) for number in numbers])
             if len(numbers) > 1
@@ -63,7 +63,7 @@ class Layout:
         )
 
     def unpack(self, rows: Sequence[Any]) -> Any:
-        """The pytree again; of NumPy's arrays, as views of them."""
+        """Returns the pytree again; of NumPy's arrays, as views of them."""
         leaves = [
             rows[row] if rows[row].shape == shape else rows[row][part].reshape(shape)
             for row, part, shape in self._places
@@ -95,8 +95,8 @@ class Packed:
         return self.layout.unpack(self.rows)
 
 
-def packed(tree: ArrayTree) -> Packed:
-    """A pytree of arrays as few of them; `.tree` has it back."""
+def pack(tree: ArrayTree) -> Packed:
+    """Packs a pytree's arrays into one for each dtype; `.tree` unpacks them."""
     leaves, structure = jax.tree.flatten(tree)
     impls = [
         jax.random.key_impl(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else None
@@ -105,6 +105,6 @@ def packed(tree: ArrayTree) -> Packed:
     plain = [
         x if impl is None else jax.random.key_data(x) for x, impl in zip(leaves, impls, strict=True)
     ]
-    known = [_Leaf(x.shape, x.dtype, impl) for x, impl in zip(plain, impls, strict=True)]
-    layout = _layout(structure, tuple(known))
+    leaf_types = [_LeafType(x.shape, x.dtype, impl) for x, impl in zip(plain, impls, strict=True)]
+    layout = _layout(structure, tuple(leaf_types))
     return Packed(layout.pack(plain), layout)

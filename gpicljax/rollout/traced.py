@@ -232,13 +232,13 @@ def play(
 
     kept = jax.eval_shape(step, state)[2]
     zeros = lambda x: jnp.zeros((*shape, size, *x.shape[1:]), x.dtype)  # noqa: E731
-    no = jnp.zeros(shape, bool)
-    played = PlayedEpisodes(jax.tree.map(zeros, kept), jnp.zeros(shape, jnp.int32), no, no)
+    false = jnp.zeros(shape, bool)
+    played = PlayedEpisodes(jax.tree.map(zeros, kept), jnp.zeros(shape, jnp.int32), false, false)
     none = jnp.zeros(vec.num_envs, jnp.int32)
     if limit is None:
         limit = trials * episodes * (max_steps + 1)
 
-    def unfinished(loop: tuple[jax.Array, RolloutState, jax.Array, PlayedEpisodes]) -> jax.Array:
+    def is_unfinished(loop: tuple[jax.Array, RolloutState, jax.Array, PlayedEpisodes]) -> jax.Array:
         time, _, trial, _ = loop
         # Elsewhere steps go on, unrecorded, rather than that all records are copied at each.
         return any_across_vmap((trial < trials).any()) & (time < limit)
@@ -252,8 +252,8 @@ def play(
         # has no action of its own.
         number = played.length.at[instances, trial, episode].get(mode="fill", fill_value=0)
         counts = acted & (number < max_steps)
-        which = instances, jnp.where(counts, trial, trials), episode
-        place = *which, number if slot is None else slot(record)
+        row = instances, jnp.where(counts, trial, trials), episode
+        place = *row, number if slot is None else slot(record)
 
         def write(table: jax.Array, x: jax.Array) -> jax.Array:
             at = table.at[place]
@@ -261,13 +261,13 @@ def play(
 
         played = PlayedEpisodes(
             records=jax.tree.map(write, played.records, kept),
-            length=played.length.at[which].add(1, mode="drop"),
-            terminated=played.terminated.at[which].max(after.terminated, mode="drop"),
-            truncated=played.truncated.at[which].max(after.truncated, mode="drop"),
+            length=played.length.at[row].add(1, mode="drop"),
+            terminated=played.terminated.at[row].max(after.terminated, mode="drop"),
+            truncated=played.truncated.at[row].max(after.truncated, mode="drop"),
         )
         over = acted & after.last & (episode + 1 >= episodes)
         return time + 1, state, trial + over, played
 
     loop = jnp.zeros((), jnp.int32), state, none, played
-    played = jax.lax.while_loop(unfinished, body, loop)[-1]
+    played = jax.lax.while_loop(is_unfinished, body, loop)[-1]
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)

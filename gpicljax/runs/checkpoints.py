@@ -99,7 +99,7 @@ class Checkpointer:
         on_main(prepare)
 
     def steps(self) -> list[int]:
-        """The finished steps on disk, ascending. They may still turn out to be damaged."""
+        """Returns the finished steps on disk, ascending. They may still turn out to be damaged."""
         return on_main(self._steps)
 
     def save(self, step: int, state: object) -> bool:
@@ -203,8 +203,8 @@ class Checkpointer:
         for step in reversed(self._steps()):
             folder = self.directory / str(step)
             problem = find_damage(folder)
-            if problem is None and (said := read_manifest(folder).get("step")) != step:
-                problem = f"{MANIFEST} is of step {said!r}"
+            if problem is None and (stated_step := read_manifest(folder).get("step")) != step:
+                problem = f"{MANIFEST} is of step {stated_step!r}"
             if problem is None:
                 if problems:
                     self._report(f"warning: going back to step {step}")
@@ -226,9 +226,9 @@ class Checkpointer:
             stored: list[Spec] = read_manifest(folder)["leaves"]
         except OSError as error:
             raise CheckpointError(f"{folder} is not visible to all processes: {error}") from error
-        wanted = named_leaves(abstract_state)
-        _compare(folder, stored, [spec(name, leaf) for name, leaf in wanted])
-        targets = {name: storage_target(leaf) for name, leaf in wanted}
+        leaves_to_read = named_leaves(abstract_state)
+        _compare(folder, stored, [spec(name, leaf) for name, leaf in leaves_to_read])
+        targets = {name: storage_target(leaf) for name, leaf in leaves_to_read}
         target = {"step": np.asarray(0)} | {n: leaf for n, leaf in targets.items() if leaf.size}
         try:
             table: dict[str, Any] = self._handler.restore(
@@ -243,7 +243,9 @@ class Checkpointer:
         leaves = [
             # Empty arrays are not stored.
             from_storage(table.get(name, np.empty(like.shape, like.dtype)), leaf, saved.get("impl"))
-            for (name, leaf), like, saved in zip(wanted, targets.values(), stored, strict=True)
+            for (name, leaf), like, saved in zip(
+                leaves_to_read, targets.values(), stored, strict=True
+            )
         ]
         return jax.tree.unflatten(jax.tree.structure(abstract_state), leaves)
 
@@ -254,7 +256,7 @@ class Checkpointer:
     def _set_aside(self, folder: Path) -> None:
         aside = self.directory / DAMAGED
         aside.mkdir(exist_ok=True)
-        number = sum(1 for other in aside.iterdir() if other.name.split("-")[0] == folder.name)
+        number = sum(1 for earlier in aside.iterdir() if earlier.name.split("-")[0] == folder.name)
         folder.rename(aside / f"{folder.name}-{number}")
 
     def _remove_unfinished(self, quiet: bool = False) -> None:
@@ -267,17 +269,17 @@ class Checkpointer:
 
 
 def _is_step(folder: Path) -> bool:
-    """Whether a folder has the name of a step, as `save` writes it."""
+    """Returns whether a folder has the name of a step, as `save` writes it."""
     return re.fullmatch("0|[1-9][0-9]*", folder.name) is not None
 
 
-def _compare(folder: Path, stored: list[Spec], wanted: list[Spec]) -> None:
+def _compare(folder: Path, stored: list[Spec], requested: list[Spec]) -> None:
     def table(specs: list[Spec]) -> dict[str, str]:
         # The running number is left out, so that one added leaf does not make all others differ.
         return {s["name"][5:]: f"{s['dtype']}{s['shape']}" for s in specs}
 
-    lines = [f"\n  {line}" for line in differences(table(stored), table(wanted), show=str)]
-    if not lines and [s["name"] for s in stored] != [s["name"] for s in wanted]:
+    lines = [f"\n  {line}" for line in differences(table(stored), table(requested), show=str)]
+    if not lines and [s["name"] for s in stored] != [s["name"] for s in requested]:
         lines = ["\n  the order of the leaves"]
     if lines:
         more = f"\n  and {len(lines) - 8} more" if len(lines) > 8 else ""

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from gpicljax.checks import refusal, unknown
+from gpicljax.checks import refusal, unknown_choice
 from gpicljax.evaluation.aggregates import (
     aggregate,
     interquartile_mean,
@@ -124,8 +124,8 @@ class ShowRun:
             for name in run.metrics:
                 for cell in cells:
                     seeds = cell.seeds(name)
-                    each = " ".join(f"{x:.4g}" for x in seeds) if seeds.size > 1 else ""
-                    row = escape(name), _mean(seeds), _bounds(seeds), each
+                    values = " ".join(f"{x:.4g}" for x in seeds) if seeds.size > 1 else ""
+                    row = escape(name), _mean(seeds), _bounds(seeds), values
                     table.add_row(*[escape(cell.cell)] * (len(cells) > 1), *row)
             _print(out, table)
             _print_not_finite(out, [run])
@@ -175,7 +175,7 @@ class CompareRuns:
         metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
         metric = self.metric or next((r.key_metric for r in runs if r.key_metric), None)
         if metric is not None and metric not in metrics:
-            raise UnknownRunError(unknown("--metric", metric, metrics))
+            raise UnknownRunError(unknown_choice("--metric", metric, metrics))
 
         _print_problems(out, runs)
         differences = config_differences(runs)
@@ -252,14 +252,14 @@ class CompareRuns:
         out.print(f"figure: {escape(str(save_figure(figure, self.out)))}")
 
 
-def _named(name: str) -> Any:
+def _subcommand(name: str) -> Any:
     return tyro.conf.subcommand(name=name)
 
 
 RunCommand = (
-    Annotated[ListRuns, _named("list")]
-    | Annotated[ShowRun, _named("show")]
-    | Annotated[CompareRuns, _named("compare")]
+    Annotated[ListRuns, _subcommand("list")]
+    | Annotated[ShowRun, _subcommand("show")]
+    | Annotated[CompareRuns, _subcommand("compare")]
 )
 
 
@@ -349,7 +349,7 @@ def _labels(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _row(run: StoredRun) -> list[str]:
-    """What the list says of a run."""
+    """Returns the row of a run in the list."""
     key = run.key_metric
     return [
         escape(run.name),
@@ -369,7 +369,7 @@ def _status(run: StoredRun) -> str:
 
 
 def _chunks(run: StoredRun) -> str:
-    return f"{run.done}/{run.planned if run.planned is not None else '?'}"
+    return f"{run.done}/{run.planned_chunks if run.planned_chunks is not None else '?'}"
 
 
 def _date(run: StoredRun) -> str:
@@ -385,7 +385,7 @@ def _date(run: StoredRun) -> str:
 
 
 def _commit(run: StoredRun) -> str:
-    """The commit's beginning, with a plus where files differed from it."""
+    """Returns the commit's beginning, with a plus where files differed from it."""
     git = run.origin.get("git")
     if not isinstance(git, dict):
         return "-"
@@ -413,5 +413,5 @@ def _bounds(seeds: np.ndarray) -> str:
     if finite.size < 2:
         return f"({finite.size} of {seeds.size})"
     interval = mean_interval(finite)
-    of = f" of {seeds.size}" if finite.size < seeds.size else ""
-    return f"± {interval.high - interval.mean:.2g} ({finite.size}{of})"
+    total = f" of {seeds.size}" if finite.size < seeds.size else ""
+    return f"± {interval.high - interval.mean:.2g} ({finite.size}{total})"

@@ -30,7 +30,7 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
 import tyro
 
-from gpicljax.checks import Count, Range, check_fields, refusal, unknown
+from gpicljax.checks import Count, Range, check_fields, refusal, unknown_choice
 from gpicljax.runs.arguments import read_arguments
 
 LOG_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
@@ -47,14 +47,14 @@ class ConfigError(ValueError):
     """
 
 
-def check_config(condition: bool, argument: str, value: object, accepted: str) -> None:
+def check_config(condition: bool, argument: str, value: object, accepted_values: str) -> None:
     """Refuses a value unless `condition` holds.
 
     Args:
       condition: whether the value is acceptable.
       argument: the field's name, as in the dataclass.
       value: what was given.
-      accepted: what would have been accepted, in words.
+      accepted_values: what would have been accepted, in words.
 
     Raises:
       ConfigError: if `condition` is false.
@@ -65,12 +65,12 @@ def check_config(condition: bool, argument: str, value: object, accepted: str) -
       gpicljax.runs.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
     if not condition:
-        raise ConfigError(refusal(argument, value, accepted))
+        raise ConfigError(refusal(argument, value, accepted_values))
 
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """What every experiment can be told.
+    """Settings of every experiment.
 
     Attributes:
       preset: Named set of values to start from; the other flags override it.
@@ -129,7 +129,7 @@ class RunConfig:
         return self.default_name() if self.name is None else self.name
 
     def run_folder(self, experiment: str) -> Path:
-        """The run's folder."""
+        """Returns the run's folder."""
         return self.runs_dir / experiment / self.run_name
 
     def chunks(self, observations_per_update: int) -> tuple[int, int]:
@@ -145,12 +145,12 @@ class RunConfig:
         """
         name = self.run_name
         plain_name = re.fullmatch(r'[^.<>:"/\\|?*\x00-\x1f][^<>:"/\\|?*\x00-\x1f]*', name)
-        accepted = 'a folder name of every system, without <>:"/\\|?* and a leading dot'
-        check_config(plain_name is not None, "name", name, accepted)
+        accepted_values = 'a folder name of every system, without <>:"/\\|?* and a leading dot'
+        check_config(plain_name is not None, "name", name, accepted_values)
         for name in self.log_to:
-            found = importlib.util.find_spec(LOG_PACKAGES[name])
+            package_spec = importlib.util.find_spec(LOG_PACKAGES[name])
             # Without an origin it is but a folder of that name, such as the one W&B itself makes.
-            installed = found is not None and found.origin is not None
+            installed = package_spec is not None and package_spec.origin is not None
             check_config(
                 installed, "log_to", name, "what is installed; pip install 'gpicljax[log]'"
             )
@@ -160,13 +160,13 @@ class RunConfig:
         ways = [way for way in ("resume", "requeue", "overwrite") if getattr(self, way)]
         check_config(len(ways) <= 1, " and ".join(ways), (True,) * len(ways), "at most one of them")
         above = next(path for path in (self.runs_dir, *self.runs_dir.parents) if path.exists())
-        accepted = f"a folder, or where one can be made; {above} is none"
-        check_config(above.is_dir(), "runs_dir", str(self.runs_dir), accepted)
+        accepted_values = f"a folder, or where one can be made; {above} is none"
+        check_config(above.is_dir(), "runs_dir", str(self.runs_dir), accepted_values)
 
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig(RunConfig):
-    """What every study that makes data can be told besides.
+    """Settings of every study that makes data.
 
     Attributes:
       out: Folder to write to; by default the run's.
@@ -175,13 +175,13 @@ class DataConfig(RunConfig):
     out: Path | None = None
 
     def run_folder(self, experiment: str) -> Path:
-        """The folder of the data."""
+        """Returns the folder of the data."""
         return self.out or super().run_folder(experiment)
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(RunConfig):
-    """What every training can be told besides.
+    """Settings of every training.
 
     Attributes:
       observations: Environment steps (or tokens) of each seed.
@@ -207,7 +207,7 @@ class TrainingConfig(RunConfig):
         return math.ceil(self.observations / observations_per_update)
 
     def chunks(self, observations_per_update: int) -> tuple[int, int]:
-        """The run in chunks of equal length, one for each log line.
+        """Returns the run in chunks of equal length, one for each log line.
 
         Returns:
           Updates in a chunk, and chunks.
@@ -217,8 +217,8 @@ class TrainingConfig(RunConfig):
           (10, 10)
         """
         updates = self.updates(observations_per_update)
-        each = max(1, math.ceil(updates / self.log_lines))
-        return each, math.ceil(updates / each)
+        updates_per_chunk = max(1, math.ceil(updates / self.log_lines))
+        return updates_per_chunk, math.ceil(updates / updates_per_chunk)
 
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
@@ -317,7 +317,7 @@ def parse(
     finder.add_argument("--preset", default=default)
     chosen = str(finder.parse_known_args(arguments)[0].preset)
     if chosen not in presets:
-        exit_with_error(unknown("--preset", chosen, presets))
+        exit_with_error(unknown_choice("--preset", chosen, presets))
     base = dataclasses.replace(presets[chosen], preset=chosen)
     text = description if description is not None else type(base).__doc__ or ""
     text = text.partition("Attributes:")[0].strip()  # which are said at each flag
@@ -356,26 +356,31 @@ def _without_groups(base: ConfigT) -> tuple[type[ConfigT], list[str]]:
         type(base).__name__, hidden, bases=(type(base),), frozen=True
     )
 
-    def listed(name: str, value: Any) -> str:
+    def list_values(name: str, value: Any) -> str:
         if dataclasses.is_dataclass(value):
             fields = dataclasses.fields(value)
-            inner = [listed(f"{name}.{each.name}", getattr(value, each.name)) for each in fields]
+            inner = [
+                list_values(f"{name}.{field.name}", getattr(value, field.name)) for field in fields
+            ]
             return ", ".join(inner)
         items = value if isinstance(value, tuple) else (value,)
         words = " ".join(str(item) for item in items) or "()"
         return f"{name.replace('_', '-')} {words}"
 
-    said = []
+    lines = []
     for name, value in groups.items():
         fields = dataclasses.fields(value)
-        if inner := [listed(each.name, getattr(value, each.name)) for each in fields]:
+        if inner := [
+            list_values(entry_field.name, getattr(value, entry_field.name))
+            for entry_field in fields
+        ]:
             flags = f"--{name.replace('_', '-')}.NAME VALUE: {', '.join(inner)}."
-            said.append(textwrap.fill(flags, 100, subsequent_indent="  "))
-    return kind, said
+            lines.append(textwrap.fill(flags, 100, subsequent_indent="  "))
+    return kind, lines
 
 
 def as_config_error(error: Exception, config: RunConfig) -> Exception:
-    """An error about an argument as one about the field of the configuration that holds it.
+    """Returns an error about an argument as one about the field of the configuration that holds it.
 
     Args:
       error: its message begins with an argument's name and a colon, or not.
@@ -394,14 +399,14 @@ def as_config_error(error: Exception, config: RunConfig) -> Exception:
 
 def _places(config: object, name: str, prefix: str = "") -> list[str]:
     """Dotted names of the fields called `name` in a dataclass and in those nested in it."""
-    found = []
+    places = []
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, field.name)
         if field.name == name:
-            found.append(f"{prefix}{name}")
+            places.append(f"{prefix}{name}")
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            found += _places(value, name, f"{prefix}{field.name}.")
-    return found
+            places += _places(value, name, f"{prefix}{field.name}.")
+    return places
 
 
 def exit_with_error(error: object) -> NoReturn:

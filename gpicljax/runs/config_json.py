@@ -57,7 +57,7 @@ def to_json(config: object, _name: str = "config") -> Any:
 
 
 def from_json(kind: type[T], data: Any) -> T:
-    """The inverse of `to_json`.
+    """Returns the inverse of `to_json`.
 
     Args:
       kind: the dataclass that `data` was made from.
@@ -117,9 +117,9 @@ def _read(kind: Any, data: Any, name: str) -> Any:
 def _read_dataclass(kind: Any, data: Any, name: str) -> Any:
     check(isinstance(data, Mapping), name, data, f"the fields of {kind.__name__}")
     hints = typing.get_type_hints(kind, include_extras=True)
-    known = [field.name for field in dataclasses.fields(kind) if field.init]
+    names = [field.name for field in dataclasses.fields(kind) if field.init]
     for key in data:
-        check_choice(name, key, known)
+        check_choice(name, key, names)
     return kind(**{key: _read(hints[key], data[key], f"{name}.{key}") for key in data})
 
 
@@ -131,8 +131,8 @@ def _read_union(kinds: tuple[Any, ...], data: Any, name: str) -> Any:
             continue
         # The round trip tells `1` meant as a float from `1` meant as an integer, and one nested
         # dataclass from another that has some fields in common.
-        again = to_json(value)
-        if again == data and type(again) is type(data):
+        round_trip = to_json(value)
+        if round_trip == data and type(round_trip) is type(data):
             return value
     raise ValueError(refusal(name, data, " | ".join(map(str, kinds))))
 

@@ -54,19 +54,19 @@ def join_cluster(config: RunConfig, *, heartbeat_timeout_s: int = 100) -> None:
     """
     if not config.distributed or jax.distributed.is_initialized():
         return
-    number, mine = (_integer(variable) for variable in VARIABLES[1:])
+    number, process_id = (_integer(variable) for variable in VARIABLES[1:])
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
         jax.distributed.initialize(  # which reads the address itself
             num_processes=number,
-            process_id=mine,
+            process_id=process_id,
             heartbeat_timeout_seconds=heartbeat_timeout_s,
         )
     except (RuntimeError, ValueError, TypeError) as error:
-        given = {name: os.environ.get(name) for name in VARIABLES}
+        variables = {name: os.environ.get(name) for name in VARIABLES}
         exit_with_error(
-            f"--distributed: {error} Given: {given}; accepted: a job of SLURM, Open MPI, "
+            f"--distributed: {error} Given: {variables}; accepted: a job of SLURM, Open MPI, "
             "Kubernetes or Cloud TPU, or all three variables"
         )
     if main_thread:
@@ -98,13 +98,13 @@ def _leave_at_once_after_errors() -> None:
 
 
 def is_main() -> bool:
-    """Whether this process is the one that writes and prints (process 0)."""
+    """Returns whether this process is the one that writes and prints (process 0)."""
     # A process on its own is not asked for its number: that would start its devices.
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
 def is_multi_process() -> bool:
-    """Whether there are other processes to agree with, here and now."""
+    """Returns whether there are other processes to agree with, here and now."""
     return jax.distributed.is_initialized() and not _alone and jax.process_count() > 1
 
 
@@ -159,9 +159,9 @@ def on_main(function: Callable[[], T]) -> T:
     """
     if not is_multi_process():
         return function()
-    outcome = _attempt(function, alone=True) if is_main() else None
-    told = exchange(outcome and (outcome[0], _portable(outcome[1])))[0]
-    result, error = outcome or told or (None, None)
+    outcome = _attempt(function, is_alone=True) if is_main() else None
+    shared = exchange(outcome and (outcome[0], _portable(outcome[1])))[0]
+    result, error = outcome or shared or (None, None)
     if error is not None:
         raise error
     return result  # type: ignore[return-value]
@@ -181,20 +181,20 @@ def all_agree(function: Callable[[], T]) -> T:
     """
     if not is_multi_process():
         return function()
-    result, error = _attempt(function, alone=True)
+    result, error = _attempt(function, is_alone=True)
     errors = exchange(_portable(error))
     if error is not None:
         raise error
-    for number, other in enumerate(errors):
-        if other is not None:
-            other.add_note(f"(in process {number} of {len(errors)})")
-            raise other
+    for number, foreign_error in enumerate(errors):
+        if foreign_error is not None:
+            foreign_error.add_note(f"(in process {number} of {len(errors)})")
+            raise foreign_error
     return result  # type: ignore[return-value]
 
 
-def _attempt(function: Callable[[], T], alone: bool) -> tuple[T | None, Exception | None]:
+def _attempt(function: Callable[[], T], is_alone: bool) -> tuple[T | None, Exception | None]:
     global _alone
-    before, _alone = _alone, alone
+    before, _alone = _alone, is_alone
     try:
         return function(), None
     except Exception as error:

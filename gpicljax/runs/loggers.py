@@ -61,16 +61,16 @@ def scalars(values: JsonObject) -> dict[str, float]:
       are none), and a one-dimensional one of at most `MAX_SEEDS` values also `name/seed_0`, ...
       Infinities become NaN, as in the log.
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in flatten(plain(values), separator="/").items():
         array = as_numbers(value)
         if array is None:
             continue
         finite = array[np.isfinite(array)]
-        found[name] = float(finite.mean()) if finite.size else math.nan
+        numbers[name] = float(finite.mean()) if finite.size else math.nan
         if array.ndim == 1 and array.size <= MAX_SEEDS:
-            found |= {f"{name}/seed_{i}": float(x) for i, x in enumerate(array)}
-    return found
+            numbers |= {f"{name}/seed_{i}": float(x) for i, x in enumerate(array)}
+    return numbers
 
 
 def _split(record: JsonObject) -> tuple[int, dict[str, Any]]:

@@ -130,8 +130,8 @@ class MetricsLog:
         """
         self.truncate_after(step)
         records = self.read()
-        if (found := [record["step"] for record in records]) != [*range(1, step + 1)]:
-            missing = sorted({*range(1, step + 1)} - {*found})
+        if (steps := [record["step"] for record in records]) != [*range(1, step + 1)]:
+            missing = sorted({*range(1, step + 1)} - {*steps})
             raise MetricsError(
                 f"{self.path} does not fit the checkpoint after chunk {step}: it lacks "
                 f"{len(missing)} of its chunks, from chunk {missing[0] if missing else 0} on; "
@@ -140,7 +140,7 @@ class MetricsLog:
         return records
 
     def read(self) -> list[dict[str, Any]]:
-        """The records on disk; see `read_metrics`."""
+        """Returns the records on disk; see `read_metrics`."""
         return on_main(lambda: read_metrics(self.path))
 
 
@@ -177,7 +177,7 @@ def throughput(records: Sequence[JsonObject]) -> float:
 
 
 def not_finite_since(records: Sequence[JsonObject]) -> dict[str, int]:
-    """The runs that a log names as not finite, and the first chunk in which it does."""
+    """Returns the runs that a log names as not finite, and the first chunk in which it does."""
     since: dict[str, int] = {}
     for record in records:
         names = record.get(NOT_FINITE, [])
@@ -228,7 +228,7 @@ def _is_record(line: object) -> TypeGuard[dict[str, Any]]:
 
 
 def _parse(path: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """Every complete record of a log with the bytes of its line."""
+    """Returns every complete record of a log with the bytes of its line."""
     if not path.exists():
         return []
     lines = read_bytes(path).splitlines(keepends=True)

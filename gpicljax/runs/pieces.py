@@ -46,17 +46,17 @@ def complete_pieces(
         from fields that may change when the run goes on; it names the file.
       OSError: if a file cannot be read or written.
     """
-    found: dict[str, T] = {}
+    completed: dict[str, T] = {}
     for name, piece in pieces.items():
         with contextlib.suppress(FileNotFoundError):
-            found[name] = _read_piece(run, name, functools.partial(read, piece))
-    for name in [name for name in pieces if name not in found]:
+            completed[name] = _read_piece(run, name, functools.partial(read, piece))
+    for name in [name for name in pieces if name not in completed]:
         content = json.loads(to_json_text(make(pieces[name])))
-        found[name] = read(pieces[name], content)
+        completed[name] = read(pieces[name], content)
         about = {"piece": name, "config": to_json(run.config)}
         file = with_folder(run.path / f"{name}.json")
         write_checked_json(file, {**about, "content": content})
-    return {name: found[name] for name in pieces}
+    return {name: completed[name] for name in pieces}
 
 
 def _read_piece(run: RunDirectory, name: str, read: Callable[[Any], T]) -> T:

@@ -64,25 +64,27 @@ class Profile:
         if self.runs:
             paths = [user_path(name) for name in self.runs]
             files = [p if p.is_file() else find_run(self.runs_dir, str(p)) / ICL for p in paths]
-        found: list[ICLRecord] = []
+        sound: list[ICLRecord] = []
         damaged, kind = [], ValueError
         for file in files:
             try:
-                told = read_json(file)
-                if not isinstance(told, list):
-                    raise ValueError(refusal("records", type(told).__name__, "a list"))
-                found += [ICLRecord.from_json(each) for each in told]
+                entries = read_json(file)
+                if not isinstance(entries, list):
+                    raise ValueError(refusal("records", type(entries).__name__, "a list"))
+                sound += [ICLRecord.from_json(entry) for entry in entries]
             except (OSError, ValueError) as error:
                 name = file.relative_to(self.runs_dir) if file.name == ICL else file
                 damaged.append(f"damaged: {name.parent}: {file.name} ({error})")
                 kind = OSError if isinstance(error, OSError) else ValueError
-        if not found:
+        if not sound:
             if damaged:
                 raise kind("; ".join(damaged))
-            given = list(self.runs) or str(self.runs_dir)
-            raise UnknownRunError(refusal("runs", given, "finished runs that record such learning"))
-        systems = list(dict.fromkeys(record.system for record in found))
-        return sorted(found, key=lambda record: systems.index(record.system)), damaged
+            requested = list(self.runs) or str(self.runs_dir)
+            raise UnknownRunError(
+                refusal("runs", requested, "finished runs that record such learning")
+            )
+        systems = list(dict.fromkeys(record.system for record in sound))
+        return sorted(sound, key=lambda record: systems.index(record.system)), damaged
 
     def __call__(self) -> int:
         """Prints the table, writes the files, and returns the exit code."""
@@ -96,8 +98,8 @@ class Profile:
             return code
         self.out.mkdir(parents=True, exist_ok=True)
         write_atomically(self.out / "in_context_learning.md", text)
-        told = to_json_text([record.to_json() for record in records]) + "\n"
-        write_atomically(self.out / "in_context_learning.json", told)
+        text_of_records = to_json_text([record.to_json() for record in records]) + "\n"
+        write_atomically(self.out / "in_context_learning.json", text_of_records)
         save_figure(icl_panels(records), self.out / "in_context_learning.png")
         overview = icl_panels(first_of_each_system(records), columns=2)
         save_figure(overview, self.out / "overview.png")
@@ -106,14 +108,14 @@ class Profile:
 
 
 def profile_table(records: Sequence[ICLRecord]) -> str:
-    """A row in Markdown for every record."""
+    """Returns a row in Markdown for every record."""
     columns = (
         *("system", "task", "agent", "measure", "context", "zero-shot", "asymptote", "potential"),
         *("horizon", "strongest null", "oracle", "share at the end", "overall", "wiped"),
     )
     rows = []
     for record in records:
-        found = icl_summary(record)
+        summary = icl_summary(record)
         star = "" if record.rows == "seeds" else " *"
         cells = [
             record.system,
@@ -121,26 +123,26 @@ def profile_table(records: Sequence[ICLRecord]) -> str:
             record.agent,
             record.measure + ("" if record.higher_is_better else " (low is good)"),
             f"{record.length:,} {record.context}",
-            _value(found.zero_shot),
-            _value(found.asymptote),
-            _value(found.potential, bracket=True),
-            _value(found.horizon, _context(record), bracket=True),
-            f"{record.null}: {_value(found.null)}",
-            f"{record.oracle}: {_value(found.oracle)}",
-            _share(found.share, star),
-            _share(found.overall, star),
-            _value(found.wiped, "{:.1f}".format),
+            _value(summary.zero_shot),
+            _value(summary.asymptote),
+            _value(summary.potential, bracket=True),
+            _value(summary.horizon, _context(record), bracket=True),
+            f"{record.null}: {_value(summary.null)}",
+            f"{record.oracle}: {_value(summary.oracle)}",
+            _share(summary.share, star),
+            _share(summary.overall, star),
+            _value(summary.wiped, "{:.1f}".format),
         ]
         # What files say may neither end a cell or a line nor reach the terminal as a command.
         rows.append([plain(cell).replace("|", "/").replace("\n", " ") for cell in cells])
     return markdown_table(columns, rows)
 
 
-def _share(found: Estimate, star: str) -> str:
-    if math.isnan(found.value):
+def _share(share: Estimate, star: str) -> str:
+    if math.isnan(share.value):
         return "-"
-    told = "{:.2f}".format
-    return f"**{told(found.value)}** {_bracket(found, told)}{star}"
+    show = "{:.2f}".format
+    return f"**{show(share.value)}** {_bracket(share, show)}{star}"
 
 
 def _number(value: float) -> str:
@@ -148,24 +150,24 @@ def _number(value: float) -> str:
 
 
 def _context(record: ICLRecord) -> Callable[[float], str]:
-    def told(value: float) -> str:
+    def show_steps(value: float) -> str:
         return f"beyond {record.length}" if math.isinf(value) else f"{value:.0f}"
 
-    return told
+    return show_steps
 
 
 def _value(
-    found: Estimate, told: Callable[[float], str] = _number, *, bracket: bool = False
+    estimate: Estimate, show: Callable[[float], str] = _number, *, bracket: bool = False
 ) -> str:
-    if math.isnan(found.value):
+    if math.isnan(estimate.value):
         return "-"
-    return told(found.value) + (f" {_bracket(found, told)}" if bracket else "")
+    return show(estimate.value) + (f" {_bracket(estimate, show)}" if bracket else "")
 
 
-def _bracket(found: Estimate, told: Callable[[float], str]) -> str:
-    if math.isnan(found.low) or math.isnan(found.high):
+def _bracket(estimate: Estimate, show: Callable[[float], str]) -> str:
+    if math.isnan(estimate.low) or math.isnan(estimate.high):
         return ""
-    return f"[{told(found.low)}, {told(found.high)}]"
+    return f"[{show(estimate.low)}, {show(estimate.high)}]"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What the terminal shows while an experiment runs."""
+"""The terminal's output while an experiment runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a result comes from: hardware, versions, commit, date and command line."""
+"""The origin of a result: hardware, versions, commit, date and command line."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def provenance() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of those of `PACKAGES` that are installed."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def cpu_model() -> str:
-    """The processor's name as the operating system gives it, or its architecture."""
+    """Returns the processor's name as the operating system gives it, or its architecture."""
     try:
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
@@ -76,7 +76,7 @@ def cpu_model() -> str:
 
 
 def usable_cores() -> int:
-    """How many cores this process may run on."""
+    """Returns the number of cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpicljax.checks import unknown
+from gpicljax.checks import unknown_choice
 from gpicljax.data.shard_files import ShardError
 from gpicljax.evaluation.records import ICLRecord
 from gpicljax.runs.config import DataConfig, RunConfig, validate
@@ -162,9 +162,9 @@ def open_run(
     """
     started = time.monotonic()
     all_agree(lambda: validate(config))
-    first, *others = exchange(to_json(config))
-    for number, other in enumerate(others, start=1):
-        differences = describe_difference(first, other)
+    first, *further_lines = exchange(to_json(config))
+    for number, configuration in enumerate(further_lines, start=1):
+        differences = describe_difference(first, configuration)
         if differences:
             lines = "".join(f"\n  {line}" for line in differences)
             raise RunError(f"processes 0 and {number} were given different configurations:{lines}")
@@ -173,9 +173,9 @@ def open_run(
 
     def prepare() -> bool:
         if config.resume and not _entries(path):
-            known = sorted(file.parent.name for file in path.parent.glob("*/config.json"))
+            run_names = sorted(file.parent.name for file in path.parent.glob("*/config.json"))
             none = f"the name of a run in {path.parent}, where there is none; --requeue starts one"
-            raise RunError(unknown("--resume", config.run_name, known or [none]))
+            raise RunError(unknown_choice("--resume", config.run_name, run_names or [none]))
         if config.overwrite and not is_locked(path):  # whose lock would be left in it
             _check_is_run(path, experiment, config, recognise)
         path.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,9 @@ def _find(file: Path) -> None:
 
 
 def _entries(path: Path) -> list[Path]:
-    """What lies in a run's folder, locks and the like apart; nothing where there is none."""
+    """Returns the entries of a run's folder, without locks and the like; none where there is no
+    folder.
+    """
     return [entry for entry in path.glob("*") if not entry.name.startswith(".")]
 
 
@@ -238,9 +240,9 @@ def _check_is_run(
         stored = read_json(config_file)
         if isinstance(stored, dict) and {"preset", "seeds", "runs_dir"} <= stored.keys():
             # Runs of earlier versions are told by their place alone.
-            if (found := stored.get("experiment", path.parent.name)) == experiment:
+            if (stored_experiment := stored.get("experiment", path.parent.name)) == experiment:
                 return
-            reason = f"it is one of {found}"
+            reason = f"it is one of {stored_experiment}"
     except FileNotFoundError:
         try:
             if recognise is not None:
@@ -250,8 +252,8 @@ def _check_is_run(
             reason = str(error)
     except (OSError, ValueError):
         pass
-    known = f"which is no run of {experiment}: {reason}"
-    raise RunError(f"{delete}, {known}; delete it yourself, or choose another {_flag(config)}")
+    fault = f"which is no run of {experiment}: {reason}"
+    raise RunError(f"{delete}, {fault}; delete it yourself, or choose another {_flag(config)}")
 
 
 def _check_goes_on(path: Path, config: RunConfig) -> None:
@@ -283,7 +285,7 @@ def _check_goes_on(path: Path, config: RunConfig) -> None:
 
 
 def _flag(config: RunConfig) -> str:
-    """The flag that names the run's folder."""
+    """Returns the flag that names the run's folder."""
     return "--out" if isinstance(config, DataConfig) and config.out else "--name"
 
 

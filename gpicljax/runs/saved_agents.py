@@ -36,13 +36,19 @@ import numpy as np
 from gpicljax import agents, registration, spaces
 from gpicljax.agents.algorithm import greedy_agent, is_known
 from gpicljax.agents.language import LanguageModelConfig
-from gpicljax.checks import check, check_choice, unknown
+from gpicljax.checks import check, check_choice, unknown_choice
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.runs.config_json import from_json, to_json
-from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
+from gpicljax.storage.array_folder import (
+    SavedError,
+    name_leaves,
+    read_folder,
+    restore,
+    write_folder,
+)
 from gpicljax.typing import ArrayTree, JsonObject
 from gpicljax.wrappers.settings import TrialSettings
 
@@ -75,13 +81,13 @@ class LoadedAgent(NamedTuple):
     info: dict[str, Any]
 
     def __repr__(self) -> str:
-        """One line: the algorithm, its size and the environment."""
+        """Returns one line: the algorithm, its size and the environment."""
         size = sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
         return f"LoadedAgent({self.info['algorithm']}, {size:,} parameters, in {self.env!r})"
 
     def __reduce__(self) -> Any:
         """Pickled without its functions, which are made again from the settings."""
-        return _assembled, (self.env, self.env_params, self.params, self.info)
+        return _assemble, (self.env, self.env_params, self.params, self.info)
 
 
 def save_agent(
@@ -138,7 +144,7 @@ def save_agent(
     folder = Path(folder)
     env = _environment(env_id, env_options, trials)
     greedy_agent(algorithm, env, num_envs, config, network, params)
-    arrays = named("params", params) | named("env_params", env_params)
+    arrays = name_leaves("params", params) | name_leaves("env_params", env_params)
     identity = {
         "algorithm": algorithm,
         "env": {"id": env_id, "options": to_json(dict(env_options), "env_options")}
@@ -199,36 +205,38 @@ def load_agent(
         env_id = _registered_id(card)
         algorithm = agents.get_algorithm(card["algorithm"])
         options = {name: _tuples(value) for name, value in card["env"]["options"].items()}
-        told = card["env"].get("trials")
-        trials = None if told is None else from_json(TrialSettings, told)
-        own = _environment(env_id, options, trials)
+        trial_card = card["env"].get("trials")
+        trials = None if trial_card is None else from_json(TrialSettings, trial_card)
+        saved_env = _environment(env_id, options, trials)
         config = from_json(algorithm.config, card["config"])
         network = from_json(algorithm.network, card["network"])
         num_envs = card["num_envs"]
-        agent, like = algorithm.acting(own, num_envs, config, network)
+        agent, like = algorithm.acting(saved_env, num_envs, config, network)
     except Exception as error:  # a card may say anything, and break anything
         raise SavedError(f"{folder / CARD}: {error}") from error
-    if card.get("spaces") != _spaces(own):
-        raise SavedError(f"{folder / CARD} has changed: {card['env']['id']} has {_in_words(own)}")
-    kind = env is None or trials is not None or env.name == own.name
-    if env is not None and not (kind and _spaces(env) == _spaces(own)):
+    if card.get("spaces") != _spaces(saved_env):
+        raise SavedError(
+            f"{folder / CARD} has changed: {card['env']['id']} has {_in_words(saved_env)}"
+        )
+    kind = env is None or trials is not None or env.name == saved_env.name
+    if env is not None and not (kind and _spaces(env) == _spaces(saved_env)):
         raise SavedError(
             f"{folder} is a saved agent of another environment: {card['env']['id']} "
-            f"({own.name}, {_in_words(own)}), not {env.name} ({_in_words(env)})"
+            f"({saved_env.name}, {_in_words(saved_env)}), not {env.name} ({_in_words(env)})"
         )
-    if others := {name.partition("/")[0] for name in arrays} - {"params", "env_params"}:
-        raise SavedError(f"{folder} has arrays of no agent: {', '.join(sorted(others))}")
+    if unknown_parts := {name.partition("/")[0] for name in arrays} - {"params", "env_params"}:
+        raise SavedError(f"{folder} has arrays of no agent: {', '.join(sorted(unknown_parts))}")
     params = restore(folder, arrays, "params", like)
-    env_params = restore(folder, arrays, "env_params", own.default_params)
+    env_params = restore(folder, arrays, "env_params", saved_env.default_params)
     if card.get("hash") != _hash({name: card[name] for name in _IDENTITY}, arrays):
         raise SavedError(f"{folder / CARD} has changed (its hash differs)")
     try:
-        own.validate(env_params)
+        saved_env.validate(env_params)
     except ValueError as error:
         raise SavedError(f"{folder} has params that are not accepted: {error}") from error
-    if env is None or env == own:
-        return LoadedAgent(own, env_params, agent, params, card)
-    return _assembled(env, env.default_params, params, card)
+    if env is None or env == saved_env:
+        return LoadedAgent(saved_env, env_params, agent, params, card)
+    return _assemble(env, env.default_params, params, card)
 
 
 class LoadedLanguageModel(NamedTuple):
@@ -271,12 +279,14 @@ def load_language_model(
     card, tokens = loaded.info, loaded.env.observation_space()
     if card["algorithm"] != "language-model" or not isinstance(tokens, spaces.Discrete):
         raise SavedError(f"{folder} is a saved agent, but no language model: {card['algorithm']}")
-    found = from_json(LanguageModelSettings, card["network"])
-    if settings is not None and settings != found:
-        raise SavedError(f"{folder} is a saved model of another size: {found}, not {settings}")
+    saved_settings = from_json(LanguageModelSettings, card["network"])
+    if settings is not None and settings != saved_settings:
+        raise SavedError(
+            f"{folder} is a saved model of another size: {saved_settings}, not {settings}"
+        )
     config = from_json(LanguageModelConfig, card["config"])
-    network = language_model(found, tokens.n, capacity or config.capacity or config.length)
-    return LoadedLanguageModel(found, network, loaded.params, card)
+    network = language_model(saved_settings, tokens.n, capacity or config.capacity or config.length)
+    return LoadedLanguageModel(saved_settings, network, loaded.params, card)
 
 
 def shipped_models() -> list[str]:
@@ -290,7 +300,7 @@ def shipped_models() -> list[str]:
 
 
 def shipped_model(name: str) -> Path:
-    """The folder of a model that comes with the package.
+    """Returns the folder of a model that comes with the package.
 
     `meta_language_tiny` is a transformer of 303,008 parameters that learns random languages in its
     context, trained by `python experiments/meta_language.py --preset cpu-tiny`. `maze_world_small`
@@ -329,7 +339,7 @@ def _hash(identity: JsonObject, arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _assembled(
+def _assemble(
     env: Environment, env_params: ArrayTree, params: ArrayTree, info: dict[str, Any]
 ) -> LoadedAgent:
     algorithm = agents.get_algorithm(info["algorithm"])
@@ -340,29 +350,29 @@ def _assembled(
 
 
 def _registered_id(card: JsonObject) -> str:
-    """The environment's id without a module, if it and the algorithm are registered.
+    """Returns the environment's id without a module, if it and the algorithm are registered.
 
     Raises:
       ValueError: if one is not; it says what to import.
     """
     env_id, algorithm = str(card["env"]["id"]).rpartition(":")[2], str(card["algorithm"])
     written = card.get("modules", {"env": str(card["env"]["id"]).rpartition(":")[0]})
-    for name, what, argument, known in (
+    for name, part, argument, registered_names in (
         (env_id, "env", "env_id", registration.registered()),
         (algorithm, "algorithm", "algorithm", [*agents.CATALOGUE]),
     ):
-        there = registration.is_registered if what == "env" else is_known
-        if not there(name):
-            module = written.get(what) or "the module that registers it"
+        is_registered = registration.is_registered if part == "env" else is_known
+        if not is_registered(name):
+            module = written.get(part) or "the module that registers it"
             trusted = f"and what modules=({module!r},) registers, if you trust that"
-            raise ValueError(f"{unknown(argument, name, known)}, {trusted}")
+            raise ValueError(f"{unknown_choice(argument, name, registered_names)}, {trusted}")
     return env_id
 
 
 def _environment(env_id: str, options: JsonObject, trials: TrialSettings | None) -> Environment:
-    """The environment of a card, or that which is to be written on one."""
+    """Returns the environment of a card, or that which is to be written on one."""
     env = registration.make(env_id, **options)
-    return env if trials is None else trials.around(env)
+    return env if trials is None else trials.wrap(env)
 
 
 def _spaces(env: Environment) -> dict[str, str]:

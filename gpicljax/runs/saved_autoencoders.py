@@ -19,10 +19,16 @@ from gpicljax.networks.autoencoder import (
     AutoencoderSettings,
     Standardised,
     autoencoder,
-    standardised,
+    standardise,
 )
 from gpicljax.runs.config_json import from_json, to_json
-from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
+from gpicljax.storage.array_folder import (
+    SavedError,
+    name_leaves,
+    read_folder,
+    restore,
+    write_folder,
+)
 
 FORMAT = 1
 CARD = "autoencoder.json"
@@ -64,12 +70,12 @@ def save_autoencoder(
       OSError: if a file cannot be written.
       ValueError: if `params` are not its own.
     """
-    expected, found = jax.tree.map(np.shape, _like(settings, resolution)), None
+    expected, shapes = jax.tree.map(np.shape, _like(settings, resolution)), None
     if isinstance(params, Standardised):
-        found = jax.tree.map(np.shape, params)
-    fits = found == expected
-    accepted = "the standardised parameters of this autoencoder"
-    check(fits, "params", "others" if found else type(params).__name__, accepted)
+        shapes = jax.tree.map(np.shape, params)
+    fits = shapes == expected
+    accepted_values = "the standardised parameters of this autoencoder"
+    check(fits, "params", "others" if shapes else type(params).__name__, accepted_values)
     card = {
         "format": FORMAT,
         "autoencoder": to_json(settings),
@@ -77,7 +83,7 @@ def save_autoencoder(
         "parameters": sum(np.size(leaf) for leaf in jax.tree.leaves(params.network)),
         **about,
     }
-    write_folder(Path(folder), CARD, card, named("params", params))
+    write_folder(Path(folder), CARD, card, name_leaves("params", params))
 
 
 def load_autoencoder(
@@ -106,9 +112,12 @@ def load_autoencoder(
     folder = Path(folder)
     card, arrays = read_folder(folder, CARD, FORMAT, "saved autoencoder")
     try:
-        found = from_json(AutoencoderSettings, card["autoencoder"])
+        saved_settings = from_json(AutoencoderSettings, card["autoencoder"])
         height, width = card["resolution"]
-        bundle, like = autoencoder(found, (height, width)), _like(found, (height, width))
+        bundle, like = (
+            autoencoder(saved_settings, (height, width)),
+            _like(saved_settings, (height, width)),
+        )
     except Exception as error:  # a card may say anything, and break anything
         raise SavedError(f"{folder / CARD}: {error}") from error
     if resolution is not None and tuple(resolution) != bundle.resolution:
@@ -116,13 +125,13 @@ def load_autoencoder(
             f"{folder} is a saved autoencoder of pictures of {height} x {width}, "
             f"not {' x '.join(map(str, resolution))}"
         )
-    if settings is not None and settings != found:
-        raise SavedError(f"{folder} is another saved autoencoder: {found}, not {settings}")
+    if settings is not None and settings != saved_settings:
+        raise SavedError(f"{folder} is another saved autoencoder: {saved_settings}, not {settings}")
     params = restore(folder, arrays, "params", like)
-    return LoadedAutoencoder(found, standardised(bundle), params, card)
+    return LoadedAutoencoder(saved_settings, standardise(bundle), params, card)
 
 
 def _like(settings: AutoencoderSettings, resolution: tuple[int, int]) -> Any:
-    """The shapes and dtypes of standardised parameters."""
-    init = standardised(autoencoder(settings, resolution)).init
+    """Returns the shapes and dtypes of standardised parameters."""
+    init = standardise(autoencoder(settings, resolution)).init
     return jax.eval_shape(init, jax.random.key(0))

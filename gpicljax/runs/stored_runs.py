@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpicljax.checks import refusal, unknown
+from gpicljax.checks import refusal, unknown_choice
 from gpicljax.runs.metrics import (
     NOT_FINITE,
     MetricsError,
@@ -36,7 +36,8 @@ class UnknownRunError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class StoredRun:
-    """What a run's folder says. Whatever is missing or damaged is empty, and named in `problems`.
+    """The content of a run's folder. Whatever is missing or damaged is empty, and named in
+    `problems`.
 
     Attributes:
       path: the folder.
@@ -75,7 +76,7 @@ class StoredRun:
         return self.records[-1]["step"] if self.records else 0
 
     @property
-    def planned(self) -> int | None:
+    def planned_chunks(self) -> int | None:
         """Chunks of the whole run, if known."""
         count = self.plan.get("num_chunks")
         return count if isinstance(count, int) else None
@@ -89,7 +90,7 @@ class StoredRun:
             return "damaged"
         if self.summary:
             return "finished"
-        return "trained" if self.planned and self.done >= self.planned else "stopped"
+        return "trained" if self.planned_chunks and self.done >= self.planned_chunks else "stopped"
 
     @property
     def observations(self) -> int:
@@ -112,27 +113,29 @@ class StoredRun:
     def metrics(self) -> list[str]:
         """Names of everything that the last record measured, nested ones joined by `/`."""
         last = self.records[-1] if self.records else {}
-        return [name for name in _measured(last) if as_numbers(_measured(last)[name]) is not None]
+        return [
+            name for name in _metrics_of(last) if as_numbers(_metrics_of(last)[name]) is not None
+        ]
 
     @property
     def key_metric(self) -> str | None:
-        """What the progress line showed, else the first metric there is."""
+        """The metric of the progress line, else the first metric."""
         key = self.plan.get("key_metric")
         return key if key in self.metrics else next(iter(self.metrics), None)
 
     def times(self, name: str) -> list[float]:
-        """A field of `time`, of those records that have it."""
+        """Returns a field of `time`, of those records that have it."""
         spent = [record.get("time") for record in self.records]
         values = [item.get(name) for item in spent if isinstance(item, dict)]
         return [float(value) for value in values if isinstance(value, int | float)]
 
     def seeds(self, metric: str, record: int = -1) -> Floats:
-        """A metric's values in one record, `float64[seeds]`; NaN for null, empty if absent.
+        """Returns a metric's values in one record, `float64[seeds]`; NaN for null, empty if absent.
 
         A value for all seeds counts as one; where a study has several cells, their seeds follow
         one another.
         """
-        values = as_numbers(_measured(self.records[record]).get(metric, []))
+        values = as_numbers(_metrics_of(self.records[record]).get(metric, []))
         if values is None or values.size == 0:
             return np.empty(0)
         rows = values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
@@ -141,7 +144,7 @@ class StoredRun:
         return np.where(finite.any(1), total / np.maximum(finite.sum(1), 1), np.nan)
 
     def curve(self, metric: str) -> tuple[Floats, Floats]:
-        """A metric over the whole log.
+        """Returns a metric over the whole log.
 
         Returns:
           `float64[T]`, observations so far of all seeds together (chunks, if none are counted), and
@@ -162,16 +165,16 @@ class StoredRun:
         return not_finite_since(self.records)
 
     def replicas(self, metric: str) -> int:
-        """How many values a record holds, one for each seed; 0 if it is one number."""
-        values = as_numbers(_measured(self.records[-1]).get(metric, []))
+        """Returns the number of values in a record, one for each seed; 0 if it is one number."""
+        values = as_numbers(_metrics_of(self.records[-1]).get(metric, []))
         return len(values) if values is not None and values.ndim else 0
 
     def checkpoints(self) -> dict[str, str]:
-        """The state of every checkpoint: `intact`, `unfinished`, or what is damaged."""
+        """Returns the state of every checkpoint: `intact`, `unfinished`, or what is damaged."""
         folder = self.path / "checkpoints"
         states: dict[str, str] = {}
-        found = [f for f in folder.iterdir() if f.name.isdigit()] if folder.is_dir() else []
-        for step in sorted(found, key=lambda f: int(f.name)):
+        steps = [f for f in folder.iterdir() if f.name.isdigit()] if folder.is_dir() else []
+        for step in sorted(steps, key=lambda f: int(f.name)):
             finished = (step / MANIFEST).exists()
             states[step.name] = (find_damage(step) or "intact") if finished else "unfinished"
         aside = folder / "damaged"
@@ -180,7 +183,7 @@ class StoredRun:
         return states
 
 
-def _measured(record: JsonObject) -> dict[str, Any]:
+def _metrics_of(record: JsonObject) -> dict[str, Any]:
     kept = {name: value for name, value in record.items() if name not in BOOKKEEPING}
     return flatten(kept, separator="/") if kept else {}
 
@@ -224,47 +227,47 @@ def read_run(path: Path) -> StoredRun:
 
 
 def cells_of(run: StoredRun) -> list[StoredRun]:
-    """A run of several cells as one run for each, with its own seeds; any other as it is.
+    """Returns a run of several cells as one run for each, with its own seeds; any other as it is.
 
     The configuration of each has the cell's settings under `cell`.
     """
     names = run.plan.get("replicas")
     names = [str(name) for name in names] if isinstance(names, list | tuple) else []
-    lanes: dict[str, list[int]] = {}
-    for lane, name in enumerate(names):
-        lanes.setdefault(name.rpartition(", seed ")[0], []).append(lane)
-    if len(lanes) < 2:
+    indices: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        indices.setdefault(name.rpartition(", seed ")[0], []).append(index)
+    if len(indices) < 2:
         return [run]
-    found = []
-    for cell, own in lanes.items():
+    cells = []
+    for cell, chosen in indices.items():
         parts = [part.partition("=") for part in cell.split(", ")]
         settings = {name: value for name, equals, value in parts if equals} or cell
-        records = [_of_lanes(record, names, own) for record in run.records]
+        records = [_select_replicas(record, names, chosen) for record in run.records]
         config = run.config | {"cell": settings}
-        found.append(dataclasses.replace(run, cell=cell, config=config, records=records))
-    return found
+        cells.append(dataclasses.replace(run, cell=cell, config=config, records=records))
+    return cells
 
 
-def _of_lanes(record: JsonObject, names: list[str], own: list[int]) -> dict[str, Any]:
-    """A record of some of the seeds: what has a value for each, and their share of the rest."""
+def _select_replicas(record: JsonObject, names: list[str], chosen: list[int]) -> dict[str, Any]:
+    """Returns a record of some replicas: values that each has, and their share of the others."""
 
-    def cut(value: Any) -> Any:
+    def select(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: cut(each) for name, each in value.items()}
+            return {name: select(entry) for name, entry in value.items()}
         if isinstance(value, list) and len(value) == len(names):
-            return [value[lane] for lane in own]
+            return [value[index] for index in chosen]
         return value
 
-    kept = {name: x if name in BOOKKEEPING else cut(x) for name, x in record.items()}
+    kept = {name: x if name in BOOKKEEPING else select(x) for name, x in record.items()}
     if isinstance(count := record.get("observations"), int):
-        kept["observations"] = count * len(own) // len(names)
+        kept["observations"] = count * len(chosen) // len(names)
     if isinstance(broken := record.get(NOT_FINITE), list):
-        kept[NOT_FINITE] = [name for name in broken if name in {names[lane] for lane in own}]
+        kept[NOT_FINITE] = [name for name in broken if name in {names[i] for i in chosen}]
     return kept
 
 
 def find_runs(runs_dir: Path) -> list[Path]:
-    """The run folders below `runs_dir`, `<experiment>/<name>`, sorted by name."""
+    """Returns the run folders below `runs_dir`, `<experiment>/<name>`, sorted by name."""
     if not runs_dir.is_dir():
         return []
     folders = [f for f in runs_dir.glob("*/*") if f.is_dir() and not f.name.startswith(".")]
@@ -273,7 +276,7 @@ def find_runs(runs_dir: Path) -> list[Path]:
 
 
 def find_run(runs_dir: Path, name: str) -> Path:
-    """The folder of a run.
+    """Returns the folder of a run.
 
     Args:
       runs_dir: the folder of all runs.
@@ -282,24 +285,24 @@ def find_run(runs_dir: Path, name: str) -> Path:
     Raises:
       UnknownRunError: if there is none; the message suggests the nearest.
     """
-    known = {f"{path.parent.name}/{path.name}": path for path in find_runs(runs_dir)}
-    for shown, path in known.items():
+    runs = {f"{path.parent.name}/{path.name}": path for path in find_runs(runs_dir)}
+    for shown, path in runs.items():
         if name == shown or Path(name).absolute() == path.absolute():
             return path
-    bare = [path for path in known.values() if path.name == name]
+    bare = [path for path in runs.values() if path.name == name]
     if len(bare) == 1:
         return bare[0]
-    bare = [path.name for path in known.values()]
-    short = [p.name if bare.count(p.name) == 1 else shown for shown, p in known.items()]
+    bare = [path.name for path in runs.values()]
+    short = [p.name if bare.count(p.name) == 1 else shown for shown, p in runs.items()]
     raise UnknownRunError(
-        unknown("run", name, known if "/" in name else short)
-        if known
+        unknown_choice("run", name, runs if "/" in name else short)
+        if runs
         else refusal("run", name, f"a run; there are none in {runs_dir} (--runs-dir says where)")
     )
 
 
 def config_differences(runs: list[StoredRun]) -> dict[str, list[Any]]:
-    """The fields in which configurations differ, by dotted name: one value per run.
+    """Returns the fields in which configurations differ, by dotted name: one value per run.
 
     A field that a run lacks has the value `(absent)`. Where a run is stored and how it was watched
     is no difference.
@@ -332,20 +335,20 @@ def by_method(runs: Sequence[StoredRun], field: str, metric: str) -> dict[str, l
     """
     differences = config_differences(list(runs))
     if field not in differences:
-        raise UnknownRunError(unknown("--by", field, differences))
+        raise UnknownRunError(unknown_choice("--by", field, differences))
     methods = [str(value) for value in differences.pop(field)]
     tasks = [tuple(str(values[i]) for values in differences.values()) for i in range(len(runs))]
     pools: dict[str, dict[tuple[str, ...], list[Floats]]] = {}
     for run, method, task in zip(runs, methods, tasks, strict=True):
         pools.setdefault(method, {}).setdefault(task, []).append(run.seeds(metric))
     every = dict.fromkeys(tasks)
-    for method, found in pools.items():
-        if missing := [task for task in every if task not in found]:
-            where = ", ".join(map("=".join, zip(differences, missing[0], strict=True)))
-            accepted_values = f"runs of every task for each; {method} has none with {where}"
+    for method, by_task in pools.items():
+        if missing := [task for task in every if task not in by_task]:
+            task_text = ", ".join(map("=".join, zip(differences, missing[0], strict=True)))
+            accepted_values = f"runs of every task for each; {method} has none with {task_text}"
             raise UnknownRunError(refusal("--by", field, accepted_values))
     return {
-        method: [np.concatenate(found[task]) for task in every] for method, found in pools.items()
+        method: [np.concatenate(result[task]) for task in every] for method, result in pools.items()
     }
 
 
@@ -371,8 +374,8 @@ def write_values(path: Path, runs: Sequence[StoredRun]) -> None:
         for path, run in finals.items():
             place = [f"{path.parent.name}/{path.name}", "", "final", ""]
             results = run.summary.get("results")
-            for name, found in (flatten(results, separator="/") if results else {}).items():
-                values = as_numbers(found)
+            for name, result in (flatten(results, separator="/") if results else {}).items():
+                values = as_numbers(result)
                 for number, value in enumerate(() if values is None else np.ravel(values)):
                     seed = number if values is not None and values.ndim else ""
                     rows.writerow([*place, name, seed, repr(float(value))])

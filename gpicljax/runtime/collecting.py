@@ -14,7 +14,7 @@ from gpicljax.runs.config import RunConfig
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.progress import Progress, duration
 from gpicljax.runs.run_directory import RunDirectory
-from gpicljax.runtime.dry_run import compile_within_memory, timed
+from gpicljax.runtime.dry_run import compile_within_memory, measure_seconds
 from gpicljax.runtime.program import Report, RunResult
 
 
@@ -32,8 +32,8 @@ def check_memory(collection: Collection, config: RunConfig, folder: Path) -> Col
     """
     if not config.overwrite and not collection.lacks_shards(folder):
         return collection
-    what, key = f"a shard of {collection.what}", jax.random.key(collection.seed)
-    make, _ = compile_within_memory(jax.jit(collection.make), what, key)
+    label, key = f"a shard of {collection.record_name}", jax.random.key(collection.seed)
+    make, _ = compile_within_memory(jax.jit(collection.make), label, key)
     return collection._replace(make=make)
 
 
@@ -68,8 +68,8 @@ def report_collection(outcome: RunResult) -> Report:
     assert isinstance(reader, ShardReader) and collection is not None
     size = sum(s for shard in reader.manifest.shards for s, _ in shard.files.values())
     took = duration(time.monotonic() - outcome.run.started)
-    what = f"{len(reader):,} {collection.what}, {size / 1e6:,.1f} MB"
-    text = f"{what} in {outcome.run.path}; {took}"
+    size_text = f"{len(reader):,} {collection.record_name}, {size / 1e6:,.1f} MB"
+    text = f"{size_text} in {outcome.run.path}; {took}"
     return Report(text, {"records": len(reader), "bytes": size, "about": reader.about})
 
 
@@ -80,13 +80,13 @@ def measure_collection(collection: Collection) -> dict[str, str]:
       TooLargeError: if a whole shard needs more memory than is free.
     """
     key = jax.random.key(collection.seed)
-    what = f"a shard of {collection.what}"
-    make, cost = compile_within_memory(jax.jit(collection.make), what, key)
+    label = f"a shard of {collection.record_name}"
+    make, cost = compile_within_memory(jax.jit(collection.make), label, key)
     steps = collection.steps
     if collection.sample is not None:
         sample, steps = collection.sample
-        make, cost = compile_within_memory(jax.jit(sample), f"a part of {what}", key)
-    seconds = timed(lambda key: (key, make(key)), key)
+        make, cost = compile_within_memory(jax.jit(sample), f"a part of {label}", key)
+    seconds = measure_seconds(lambda key: (key, make(key)), key)
     with tempfile.TemporaryDirectory() as folder, ShardWriter(folder) as writer:
         writer.append(make(key))
         size = sum(size for size, _ in writer.shards[0].files.values())

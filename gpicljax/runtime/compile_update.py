@@ -18,7 +18,7 @@ _MOST = 0.95
 
 
 class UpdateReport(NamedTuple):
-    """What an update of all runs needs on each chip.
+    """The needs of an update of all runs on each chip.
 
     Attributes:
       chips: that take part.
@@ -52,7 +52,7 @@ def compile_update(plan: Plan, on: Target) -> UpdateReport:
 
 
 def update_in_words(plan: Plan, on: Target) -> dict[str, str]:
-    """What an update of all runs needs, by name; or why it cannot be had on the target.
+    """Describes the needs of an update of all runs, or why it cannot be compiled for the target.
 
     Args:
       plan: as for `compile_update`.
@@ -60,24 +60,24 @@ def update_in_words(plan: Plan, on: Target) -> dict[str, str]:
     """
     chips = f"{plan.mesh.size} of {len(on.devices)}"
     try:
-        made = compile_update(plan, on)
+        report = compile_update(plan, on)
     except TooLargeError as error:
         return {"chips": chips, "memory per chip": f"DOES NOT FIT: {error}"}
     except jax.errors.JaxRuntimeError as error:
         return {"chips": chips, "compilation": f"FAILED: {str(error).splitlines()[0]}"}
-    words = {"chips": chips, "memory per chip": memory_in_words(made.needs, on)}
+    words = {"chips": chips, "memory per chip": memory_in_words(report.needs, on)}
     if on.platform == "cuda":
-        words["kernels"] = f"{made.update.kernels:,}"
-        words["data-dependent loops"] = f"{made.update.data_loops:,}"
-        if made.update.conditions:
-            words["choices between branches"] = f"{made.update.conditions:,}"
-    if made.chips > 1:
-        words["collectives"] = collectives_in_words(made.update.collectives)
-    return words | {"compilation": f"{made.seconds:.1f} s"}
+        words["kernels"] = f"{report.update.kernels:,}"
+        words["data-dependent loops"] = f"{report.update.data_loops:,}"
+        if report.update.conditions:
+            words["choices between branches"] = f"{report.update.conditions:,}"
+    if report.chips > 1:
+        words["collectives"] = collectives_in_words(report.update.collectives)
+    return words | {"compilation": f"{report.seconds:.1f} s"}
 
 
 def memory_in_words(needs: CompiledReport, on: Target) -> str:
-    """The memory that a program needs on a chip, and whether the chip has it."""
+    """Returns the memory that a program needs on a chip, and whether the chip has it."""
     total = needs.total_bytes
     if total <= on.usable_bytes:
         fits = "fits"
@@ -91,16 +91,18 @@ def memory_in_words(needs: CompiledReport, on: Target) -> str:
 
 
 def collectives_in_words(collectives: Iterable[Collective]) -> str:
-    """How many exchanges of data there are of each kind, their bytes together, and loops around."""
+    """Describes the exchanges of data of each kind, their bytes together, and the loops around
+    them.
+    """
     together: dict[tuple[str, tuple[int | None, ...]], list[int]] = {}
-    for each in collectives:
-        together.setdefault((each.kind, each.loops), []).append(each.bytes)
-    said = []
+    for collective in collectives:
+        together.setdefault((collective.kind, collective.loops), []).append(collective.bytes)
+    parts = []
     for (kind, loops), sizes in together.items():
         rounds = ["an unknown number of" if number is None else f"{number}" for number in loops]
         around = "".join(f" in a loop of {number} rounds" for number in rounds)
-        said.append(f"{len(sizes)} {kind} of {_size(sum(sizes))}{around}")
-    return "; ".join(said) or "none"
+        parts.append(f"{len(sizes)} {kind} of {_size(sum(sizes))}{around}")
+    return "; ".join(parts) or "none"
 
 
 def _size(number: int) -> str:

@@ -1,4 +1,4 @@
-"""What XLA has made of a program, read from its optimised HLO: kernels, loops, collectives."""
+"""Reports on compiled programs, read from their optimised HLO: kernels, loops, collectives."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Collective(NamedTuple):
 
     @property
     def calls(self) -> int:
-        """How often it runs; rounds that are not known count as one."""
+        """The number of times that it runs; rounds that are not known count as one."""
         calls = 1
         for rounds in self.loops:
             calls *= rounds or 1
@@ -77,39 +77,40 @@ class Block(NamedTuple):
     def kernels(self) -> int:
         """Launches of a run: every round of a loop, one of a data-dependent loop, the longest
         branch."""
-        own = sum(self.operations.values())
+        direct = sum(self.operations.values())
         return (
-            own
+            direct
             + sum(loop.kernels for loop in self.loops)
-            + sum(max(branch.kernels for branch in each) for each in self.branches)
+            + sum(max(branch.kernels for branch in alternatives) for alternatives in self.branches)
         )
 
     @property
     def data_loops(self) -> int:
-        """How many loops whose number of rounds is not known are started in a run."""
+        """The number of started loops whose number of rounds is not known."""
         return sum(
             (loop.rounds is None) + (loop.rounds or 1) * loop.body.data_loops for loop in self.loops
-        ) + sum(max(branch.data_loops for branch in each) for each in self.branches)
+        ) + sum(max(branch.data_loops for branch in alternatives) for alternatives in self.branches)
 
     @property
     def conditions(self) -> int:
-        """How often a run chooses between branches."""
-        return sum(1 + max(branch.conditions for branch in each) for each in self.branches) + sum(
-            (loop.rounds or 1) * loop.body.conditions for loop in self.loops
-        )
+        """The number of choices between branches in a run."""
+        return sum(
+            1 + max(branch.conditions for branch in alternatives) for alternatives in self.branches
+        ) + sum((loop.rounds or 1) * loop.body.conditions for loop in self.loops)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
         """All of them, those of loops and branches too."""
-        found = list(self.own_collectives)
+        collectives = list(self.own_collectives)
         for loop in self.loops:
             for block in (loop.condition, loop.body):
-                found += [
-                    each._replace(loops=(loop.rounds, *each.loops)) for each in block.collectives
+                collectives += [
+                    collective._replace(loops=(loop.rounds, *collective.loops))
+                    for collective in block.collectives
                 ]
-        for each in self.branches:
-            found += [inner for branch in each for inner in branch.collectives]
-        return tuple(found)
+        for alternatives in self.branches:
+            collectives += [inner for branch in alternatives for inner in branch.collectives]
+        return tuple(collectives)
 
     @property
     def main_loop(self) -> Loop | None:
@@ -203,7 +204,9 @@ def _block(lines: Any, read: Any) -> Block:
             continue
         if operation == "while":
             trips = _TRIPS.search(line)
-            body, condition = (read(_called(line, role)[0]) for role in ("body", "condition"))
+            body, condition = (
+                read(_called_computations(line, role)[0]) for role in ("body", "condition")
+            )
             loops.append(Loop(int(trips[1]) if trips else None, body, condition))
             continue
         if operation == "conditional":
@@ -211,26 +214,30 @@ def _block(lines: Any, read: Any) -> Block:
             continue
         if kind in _COLLECTIVES:
             collectives.append(Collective(kind, _result_bytes(shape, operation)))
-        inner = [read(name) for role in ("calls", "to_apply") for name in _called(line, role)]
+        inner = [
+            read(name)
+            for role in ("calls", "to_apply")
+            for name in _called_computations(line, role)
+        ]
         if operation == "call" or kind == "async":
             for block in inner:
-                operations = _sum(operations, block.operations)
+                operations = _add_counts(operations, block.operations)
                 loops += block.loops
                 branches += block.branches
                 collectives += block.own_collectives
             continue
         # A TPU fuses collectives with what makes their operands.
-        collectives += [each for block in inner for each in block.collectives]
-        operations = _sum(operations, {operation: 1})
+        collectives += [collective for block in inner for collective in block.collectives]
+        operations = _add_counts(operations, {operation: 1})
     return Block(operations, tuple(loops), tuple(branches), tuple(collectives))
 
 
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in [*one, *other]}
+def _add_counts(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {name: first.get(name, 0) + second.get(name, 0) for name in [*first, *second]}
 
 
 def _shape_and_operation(line: str) -> tuple[str, str]:
-    """Of `%name = shape operation(operands), attributes`."""
+    """Returns the shape and the operation of `%name = shape operation(operands), attributes`."""
     start = _INSTRUCTION.match(line)
     assert start is not None
     rest = line[start.end() :]
@@ -242,7 +249,7 @@ def _shape_and_operation(line: str) -> tuple[str, str]:
     raise ValueError(f"text: got {line[:200]!r}; accepted: instructions of HLO")
 
 
-def _called(line: str, role: str) -> list[str]:
+def _called_computations(line: str, role: str) -> list[str]:
     return re.findall(rf"\b{role}=%?([\w.\-]+)", line)
 
 
@@ -250,7 +257,9 @@ def _branches(line: str) -> list[str]:
     listed = re.search(r"branch_computations=\{([^}]*)\}", line)
     if listed:
         return re.findall(r"%?([\w.\-]+)", listed[1])
-    return _called(line, "true_computation") + _called(line, "false_computation")
+    return _called_computations(line, "true_computation") + _called_computations(
+        line, "false_computation"
+    )
 
 
 def _result_bytes(shape: str, operation: str) -> int:
@@ -264,7 +273,7 @@ def _result_bytes(shape: str, operation: str) -> int:
 
 
 def _parts(shape: str) -> list[str]:
-    """The shapes in a tuple's shape."""
+    """Returns the shapes in a tuple's shape."""
     parts, depth = [""], 0
     for character in shape[1:-1]:
         depth += (character in "({[") - (character in ")}]")

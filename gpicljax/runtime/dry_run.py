@@ -1,4 +1,4 @@
-"""What a run would take, found out without running it; what does not fit is refused."""
+"""The time and memory of a run, measured without running it; what does not fit is refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Cost(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """What it needs beside its arguments, and what is free."""
+        """The memory beside its arguments, and the free memory, in words."""
         need = f"{self.margin * self.temporary_bytes / 2**30:.2f} GiB"
         return f"{need} of the {self.free_bytes / 2**30:.2f} GiB free" if self.free_bytes else need
 
@@ -56,14 +56,14 @@ class TooLargeError(RuntimeError):
     """A program needs more memory than is free."""
 
 
-def compile_within_memory(function: Any, what: str, *arguments: Any) -> tuple[Any, Cost]:
+def compile_within_memory(function: Any, label: str, *arguments: Any) -> tuple[Any, Cost]:
     """Compiles a function, and refuses one that needs more memory than is free.
 
     XLA's CPU backend takes up to half as much again as its analysis says, so there the margin is 2.
 
     Args:
       function: a jitted function.
-      what: it is, for the message.
+      label: it is, for the message.
       *arguments: of the call.
 
     Returns:
@@ -84,21 +84,21 @@ def compile_within_memory(function: Any, what: str, *arguments: Any) -> tuple[An
     )
     if not cost.fits:
         raise TooLargeError(
-            f"{what} needs {cost.in_words} on each device; fewer seeds, environments, records or "
+            f"{label} needs {cost.in_words} on each device; fewer seeds, environments, records or "
             "steps at once need less (--seeds, --num-envs, --agent.unroll and the like)"
         )
     return compiled, cost
 
 
-def within_memory(function: Callable[..., T], what: str) -> Callable[..., T]:
-    """A jitted function that refuses arguments for which it needs more memory than is free.
+def within_memory(function: Callable[..., T], label: str) -> Callable[..., T]:
+    """Returns a jitted function that refuses arguments for which it needs more memory than is free.
 
     It is compiled once for all arguments of the same shapes. The function it returns cannot be
     traced.
 
     Args:
       function: a jitted function.
-      what: it is, for the message.
+      label: it is, for the message.
 
     Raises:
       TooLargeError: from a call that does not fit, before it is begun.
@@ -110,13 +110,13 @@ def within_memory(function: Callable[..., T], what: str) -> Callable[..., T]:
         kinds = [jax.typeof(leaf) for leaf in leaves]
         key = structure, tuple((kind.shape, kind.dtype, kind.weak_type) for kind in kinds)
         if key not in compiled:
-            compiled[key], _ = compile_within_memory(function, what, *arguments)
+            compiled[key], _ = compile_within_memory(function, label, *arguments)
         return compiled[key](*arguments)
 
     return call
 
 
-def timed(compiled: Any, argument: Any, *more: Any) -> float:
+def measure_seconds(compiled: Any, argument: Any, *more: Any) -> float:
     """Seconds of one call, after one that is not counted.
 
     Args:
@@ -140,10 +140,10 @@ def free_bytes(tree: ArrayTree) -> int:
     devices = devices or {jax.local_devices()[0]}
     if all(device.platform == "cpu" for device in devices):
         return _free_on_host() // len(devices)
-    known = [device.memory_stats() or {} for device in devices]
-    if not all("bytes_limit" in stats for stats in known):
+    statistics = [device.memory_stats() or {} for device in devices]
+    if not all("bytes_limit" in stats for stats in statistics):
         return 0
-    return min(stats["bytes_limit"] - stats.get("bytes_in_use", 0) for stats in known)
+    return min(stats["bytes_limit"] - stats.get("bytes_in_use", 0) for stats in statistics)
 
 
 def _free_on_host() -> int:
@@ -151,8 +151,8 @@ def _free_on_host() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:  # not Linux
         return 0
-    found = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
-    free = 1024 * int(found.get("MemAvailable", "0 kB").split()[0])
+    fields = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
+    free = 1024 * int(fields.get("MemAvailable", "0 kB").split()[0])
     limit, used = (_number(CONTROL_GROUP / name) for name in ("memory.max", "memory.current"))
     return free if limit is None or used is None else max(1, min(free, limit - used))
 
@@ -169,5 +169,5 @@ def _number(file: Path) -> int | None:
 
 
 def parameter_count(params: ArrayTree) -> int:
-    """The number of entries of all arrays of a pytree (or of their shapes)."""
+    """Returns the number of entries of all arrays of a pytree (or of their shapes)."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

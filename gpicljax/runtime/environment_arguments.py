@@ -25,19 +25,22 @@ def add_environment_arguments(parser: ArgumentParser, example: str, *, needed: b
       example: an id, for the help.
       needed: whether there has to be an id.
     """
-    what = f"a registered id, such as {example}"
-    parser.add_argument("env_id", metavar="ID", nargs=None if needed else "?", help=what)
-    for flag, what in (("--set", "static options"), ("--params", "the distribution over tasks")):
+    help_text = f"a registered id, such as {example}"
+    parser.add_argument("env_id", metavar="ID", nargs=None if needed else "?", help=help_text)
+    for flag, help_text in (
+        ("--set", "static options"),
+        ("--params", "the distribution over tasks"),
+    ):
         parser.add_argument(
-            flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
+            flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=help_text
         )
-    what = "file of a curriculum, for an environment that has curricula"
-    parser.add_argument("--curriculum", type=user_path, metavar="FILE", help=what)
+    help_text = "file of a curriculum, for an environment that has curricula"
+    parser.add_argument("--curriculum", type=user_path, metavar="FILE", help=help_text)
     parser.add_argument("--seed", type=whole_number, default=0, help="of tasks and episodes")
 
 
 def make_environment(options: Namespace, **defaults: Any) -> tuple[Environment, Any]:
-    """The environment that such arguments name, and its params.
+    """Returns the environment that such arguments name, and its params.
 
     Args:
       options: with `env_id`, `set` and `params`, and perhaps `curriculum`, as
@@ -51,9 +54,9 @@ def make_environment(options: Namespace, **defaults: Any) -> tuple[Environment, 
     env = make(options.env_id, **assignments("--set", options.set))
     params = assignments("--params", options.params)
     if getattr(options, "curriculum", None) is not None:
-        accepted = "a curriculum once, by --curriculum or by --params"
-        check("curriculum" not in params, "--curriculum", options.curriculum, accepted)
+        accepted_values = "a curriculum once, by --curriculum or by --params"
+        check("curriculum" not in params, "--curriculum", options.curriculum, accepted_values)
         params["curriculum"] = str(options.curriculum)
-    known = getattr(env.default_params, "__dataclass_fields__", ())
-    params = {name: x for name, x in defaults.items() if name in known} | params
+    fields = getattr(env.default_params, "__dataclass_fields__", ())
+    params = {name: x for name, x in defaults.items() if name in fields} | params
     return (env := env.suited_to(**params)), env.make_params(**params)

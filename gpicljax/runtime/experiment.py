@@ -49,8 +49,8 @@ from gpicljax.runtime.compile_update import update_in_words
 from gpicljax.runtime.dry_run import (
     TooLargeError,
     compile_within_memory,
+    measure_seconds,
     parameter_count,
-    timed,
     within_memory,
 )
 from gpicljax.runtime.failures import failures_reported
@@ -163,10 +163,10 @@ def run_config(
     with failures_reported(), _open(name, config, program) as (run, program):
         _announce_run(run, config, program, replicas)
         take = _measurer(config, program, replicas)
-        params, history = _trained(run, config, program, replicas, take)
+        params, history = _train(run, config, program, replicas, take)
         if program.init is not None:
             log_once("evaluating ...")
-        outcome = _evaluated(run, config, program, replicas, take, params, history)
+        outcome = _evaluate(run, config, program, replicas, take, params, history)
         written = on_main(lambda: report(outcome))
         on_main(lambda: _save_agents(outcome, written, replicas))
         write_summary(run, written.results, written.text, written.icl)
@@ -233,13 +233,13 @@ def _built(build: Callable[[ConfigT], Program], config: ConfigT) -> Program:
 def _replicas(
     config: RunConfig, program: Program, devices: Sequence[Any] | None = None
 ) -> Replicas:
-    """All seeds of all cells, cell by cell, on these devices or on those of this run."""
+    """Returns all seeds of all cells, cell by cell, on these devices or on those of this run."""
     names = replica_names(config, program)
     return Replicas(names, make_mesh(devices_for(len(names), devices), devices))
 
 
 def _keys(config: RunConfig, program: Program, use: str) -> jax.Array:
-    """A key for each run; seeds have the same in all cells."""
+    """Returns a key for each run; seeds have the same in all cells."""
     seeds = jnp.arange(config.seeds, dtype=jnp.uint32)
     root = named_key(config.seed, use)
     keys = jax.vmap(lambda i: jax.random.fold_in(root, i))(seeds)
@@ -247,7 +247,7 @@ def _keys(config: RunConfig, program: Program, use: str) -> jax.Array:
 
 
 def _cells(config: RunConfig, program: Program) -> Any:
-    """What distinguishes the cells, for each run."""
+    """Returns the cell of each run."""
     return jax.tree.map(
         lambda *each: np.repeat(np.stack(each), config.seeds, axis=0), *program.cells.values()
     )
@@ -271,8 +271,8 @@ def _announce_run(
 
 def _observations_in_words(config: RunConfig, program: Program) -> str:
     assert isinstance(config, TrainingConfig)
-    each, chunks = config.chunks(program.observations)
-    chunk = each * program.observations
+    updates, chunks = config.chunks(program.observations)
+    chunk = updates * program.observations
     words = f"{chunk * chunks:,} per seed"
     if chunk * chunks <= config.observations:
         return words
@@ -287,7 +287,7 @@ def _devices_in_words(config: RunConfig, program: Program, replicas: Replicas) -
 # Training ----------------------------------------------------------------------------------------
 
 
-def _trained(
+def _train(
     run: RunDirectory, config: RunConfig, program: Program, replicas: Replicas, take: Take
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Parameters of all agents `[replicas, ...]` and the log; None and no log without agents."""
@@ -319,13 +319,13 @@ def _trained(
 
 
 def _training(config: RunConfig, program: Program, replicas: Replicas, updates: int) -> Training:
-    """All runs as they begin, with chunks of so many updates."""
+    """Returns all runs as they begin, with chunks of so many updates."""
     keys, cells = _keys(config, program, "train"), _cells(config, program)
     return start_training(program, replicas, keys, cells, updates)
 
 
 def _params(state: TrainingState, replicas: Replicas, training: Training) -> Any:
-    """The parameters of a training state, one run per replica."""
+    """Returns the parameters of a training state, one run per replica."""
     if training.replicas is replicas:
         return state.params
     params = to_host(state.params)
@@ -343,12 +343,12 @@ def _measurer(config: RunConfig, program: Program, replicas: Replicas) -> Take:
     keys: dict[str, jax.Array] = {}
     cells = replicas.spread(_cells(config, program))
 
-    def take(use: str, each: Measure, params: ArrayTree, numbers: Sequence[int]) -> Any:
-        given = each.arguments() if callable(each.arguments) else each.arguments
+    def take(use: str, measure: Measure, params: ArrayTree, numbers: Sequence[int]) -> Any:
+        fixed = measure.arguments() if callable(measure.arguments) else measure.arguments
         if use not in keys:
             keys[use] = replicas.spread(_keys(config, program, use))
-        which = each.function, len(given)
-        if which not in compiled:
+        signature = measure.function, len(fixed)
+        if signature not in compiled:
 
             def one(
                 key: jax.Array,
@@ -357,33 +357,33 @@ def _measurer(config: RunConfig, program: Program, replicas: Replicas) -> Take:
                 cell: ArrayTree,
                 *arguments: Any,
             ) -> Any:
-                return each.function(jax.random.fold_in(key, number), params, cell, *arguments)
+                return measure.function(jax.random.fold_in(key, number), params, cell, *arguments)
 
-            axes = (0, None, 0, 0, *[None] * len(given))
+            axes = (0, None, 0, 0, *[None] * len(fixed))
             spread = per_replica(one, replicas.mesh, axes)
-            compiled[which] = within_memory(spread, "an evaluation")
-        function = compiled[which]
+            compiled[signature] = within_memory(spread, "an evaluation")
+        function = compiled[signature]
         parts = [
-            replicas.fetch(function(keys[use], np.uint32(i), params, cells, *given))
+            replicas.fetch(function(keys[use], np.uint32(i), params, cells, *fixed))
             for i in numbers
         ]
-        return parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts)
+        return parts[0] if len(parts) == 1 else jax.tree.map(_join, *parts)
 
     return take
 
 
-def _taken(take: Callable[[Measure], Any], measures: Any) -> Any:
-    """The results of measures, in the measures' places; mappings keep their order."""
+def _take_all(take: Callable[[Measure], Any], measures: Any) -> Any:
+    """Returns the results of measures, in the measures' places; mappings keep their order."""
     if measures is None:
         return None
     if isinstance(measures, Measure):
         return take(measures)
     if isinstance(measures, Mapping):
-        return {name: _taken(take, each) for name, each in measures.items()}
-    return type(measures)(*(_taken(take, measure) for measure in measures))
+        return {name: _take_all(take, value) for name, value in measures.items()}
+    return type(measures)(*(_take_all(take, measure) for measure in measures))
 
 
-def _evaluated(
+def _evaluate(
     run: RunDirectory,
     config: RunConfig,
     program: Program,
@@ -392,7 +392,7 @@ def _evaluated(
     params: ArrayTree,
     history: list[dict[str, Any]],
 ) -> RunResult:
-    """Everything that the report is made from."""
+    """Evaluates the agents; returns everything that the report is made from."""
     per_chunk, _ = config.chunks(program.observations)
     unsound = not_finite_since(history)
     fetched = replicas.fetch(params)
@@ -401,7 +401,7 @@ def _evaluated(
         config=config,
         program=program,
         params=fetched,
-        measured=_taken(
+        measured=_take_all(
             lambda each: take("evaluate", each, params, range(each.repeats)), program.measures
         ),
         host_measured=on_main(lambda: _measure_on_host(run, program)),
@@ -417,20 +417,20 @@ def _evaluated(
 
 
 def _measure_on_host(run: RunDirectory, program: Program) -> Any:
-    """What is measured without the agents, or a reader of what is collected."""
+    """Returns the measures that need no agents, or a reader of what is collected."""
     if program.collection is not None:
         return collect(run, program.collection)
     return None if program.host_measures is None else program.host_measures(run)
 
 
-def _joined(*parts: np.ndarray) -> np.ndarray:
+def _join(*parts: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
 def _probe(
     program: Program, replicas: Replicas, take: Take, training: Training
 ) -> Callable[[int, Any], Mapping[str, Any]] | None:
-    """What `run_chunks` measures after every chunk."""
+    """Returns the function that `run_chunks` calls after every chunk."""
     if (probe := program.probe) is None:
         return None
     return lambda step, state: probe.metrics(
@@ -439,7 +439,7 @@ def _probe(
 
 
 def cell_folder(cell: str) -> str:
-    """The name of a cell's folder of agents."""
+    """Returns the name of a cell's folder of agents."""
     return re.sub(r"\W+", "_", cell)
 
 
@@ -460,7 +460,7 @@ def _save_agents(outcome: RunResult, written: Report, replicas: Replicas) -> Non
                 "experiment": outcome.run.experiment,
                 "preset": outcome.config.preset,
                 "seed": outcome.config.seed,
-                "lane": seed,
+                "seed_index": seed,
                 "cell": cell or None,
                 "observations": outcome.observations,
             },
@@ -477,7 +477,7 @@ def _save_agents(outcome: RunResult, written: Report, replicas: Replicas) -> Non
 
 def _dry_run(config: RunConfig, program: Program, replicas: Replicas) -> None:
     """Prints exact sizes, one compiled update's memory and time, and the projected hours."""
-    each, chunks = config.chunks(program.observations)
+    updates_per_chunk, chunks = config.chunks(program.observations)
     seeds = {"seeds": _devices_in_words(config, program, replicas)} if program.init else {}
     announce(
         f"dry run of {config.run_name}: {program.title}",
@@ -487,16 +487,16 @@ def _dry_run(config: RunConfig, program: Program, replicas: Replicas) -> None:
         announce("a part of the collection", measure_collection(program.collection))
     if program.init is None or not chunks:
         return
-    update, one = "one update of all seeds", np.int32(1)
+    update, single = "one update of all seeds", np.int32(1)
     try:
         log_once("compiling the start of the training ...")
         training = _training(config, program, replicas, 1)
         log_once("compiling one update ...")
-        advance, cost = compile_within_memory(training.advance, update, training.running, one)
+        advance, cost = compile_within_memory(training.advance, update, training.running, single)
     except TooLargeError as error:  # what a larger machine is to have, on one that cannot run it
         announce(update, {"time": f"not taken: {error}"})
         return
-    seconds = timed(advance, training.running, one)
+    seconds = measure_seconds(advance, training.running, single)
     rate = program.observations * replicas.count / seconds
     announce(
         update,
@@ -504,7 +504,7 @@ def _dry_run(config: RunConfig, program: Program, replicas: Replicas) -> None:
             "memory per device": f"{cost.total_gib:.3f} GiB; set aside {cost.in_words}",
             "compilation": f"{cost.compile_s:.1f} s",
             "time": f"{seconds:.4f} s ({rate:,.0f} observations/s)",
-            "projected training": f"{seconds * each * chunks / 3600:.3f} hours",
+            "projected training": f"{seconds * updates_per_chunk * chunks / 3600:.3f} hours",
         },
     )
 
@@ -513,13 +513,13 @@ def _sizes(config: RunConfig, program: Program) -> dict[str, str]:
     """Sizes that do not depend on devices; none without agents."""
     if program.init is None:
         return {}
-    each, chunks = config.chunks(program.observations)
+    updates_per_chunk, chunks = config.chunks(program.observations)
     cell = next(iter(program.cells.values()))
     shapes = jax.eval_shape(program.init, jax.random.key(0), cell)
     observations = _observations_in_words(config, program)
     return {
         "parameters per agent": f"{parameter_count(shapes.params):,}",
-        "observations": f"{observations}, in {each * chunks:,} updates",
+        "observations": f"{observations}, in {updates_per_chunk * chunks:,} updates",
     }
 
 

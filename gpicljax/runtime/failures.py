@@ -1,4 +1,4 @@
-"""What ends a run without being a bug: it is said in one line, and the exit code is 1."""
+"""Faults that end a run without being a bug: a line on standard error, and the exit code 1."""
 
 from __future__ import annotations
 

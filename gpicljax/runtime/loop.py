@@ -39,10 +39,10 @@ NOT_FINITE_CODE = 3
 """The exit code where a run's loss or parameters have stopped being finite."""
 
 
-def watched(
+def with_finite_check(
     update: Callable[[TrainingStateT], tuple[TrainingStateT, dict[str, jax.Array]]],
 ) -> Callable[[TrainingStateT], tuple[TrainingStateT, dict[str, jax.Array]]]:
-    """An update of one run that also says whether the run is still sound.
+    """Returns an update that also reports whether the run is still sound.
 
     Args:
       update: from a state with `params` to the next one and metrics.
@@ -54,8 +54,8 @@ def watched(
 
     def watching(state: TrainingStateT) -> tuple[TrainingStateT, dict[str, jax.Array]]:
         state, metrics = update(state)
-        seen = state.params, {n: m for n, m in metrics.items() if n.endswith("loss")}
-        floats = [x for x in jax.tree.leaves(seen) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        checked = state.params, {n: m for n, m in metrics.items() if n.endswith("loss")}
+        floats = [x for x in jax.tree.leaves(checked) if jnp.issubdtype(x.dtype, jnp.inexact)]
         finite = jnp.asarray([jnp.isfinite(x).all() for x in floats], bool).all()
         return state, metrics | {FINITE: finite}
 
@@ -180,10 +180,10 @@ class _Loop(Generic[StateT]):
                     if chunk is None:
                         break
                     self._record(step, *chunk)
-                    if _agreed(stop) is not None or len(self._unsound) == len(self._names):
+                    if _agree_on_signal(stop) is not None or len(self._unsound) == len(self._names):
                         break
             # Only now, with the usual handlers back: no signal can slip in between look and leave.
-            return self._end(_agreed(stop))
+            return self._end(_agree_on_signal(stop))
 
     def _begin(self, state: StateT, checkpointer: Checkpointer | None) -> list[dict[str, Any]]:
         """Restores state and log of a resumed run; returns the records that the log holds."""
@@ -224,9 +224,9 @@ class _Loop(Generic[StateT]):
                 count = self._watch.affordable(left)
                 advanced = self.advance(self._state, np.int32(count))
                 self._state, _ = jax.block_until_ready(advanced)
-                self._watch.took(count)
+                self._watch.record_updates(count)
                 self._done += count
-                if count < left and _agreed(stop) is not None:
+                if count < left and _agree_on_signal(stop) is not None:
                     break
             else:
                 self._done = step * self.updates
@@ -267,7 +267,7 @@ class _Loop(Generic[StateT]):
                 warning=f"not finite: {', '.join(self._unsound)}" if self._unsound else None,
             )
 
-    def _end(self, asked: Signals | None) -> tuple[StateT, list[dict[str, Any]]]:
+    def _end(self, stop_signal: Signals | None) -> tuple[StateT, list[dict[str, Any]]]:
         """Saves the state; leaves the process after a signal, or where no run is sound any more."""
         if self.progress is not None:
             self.progress.close()
@@ -275,14 +275,14 @@ class _Loop(Generic[StateT]):
             self._say(
                 "note: nothing profiled; only the second chunk of a process is, when all is warm"
             )
-        if asked is not None:
+        if stop_signal is not None:
             with contextlib.suppress(OSError):
                 self._log.flush()
             self._keeper.save(self._done, self._state)
             saved = self._keeper.saved
             kept = f"saved after {_chunks(saved, self.updates)}" if saved else "nothing saved"
-            self._say(f"stopped by {asked.name}: {kept}; --resume continues")
-            raise SystemExit(exit_code(asked))
+            self._say(f"stopped by {stop_signal.name}: {kept}; --resume continues")
+            raise SystemExit(exit_code(stop_signal))
         self._log.flush()
         self._keeper.save(self._done, self._state)
         if len(self._unsound) == len(self._names):
@@ -291,10 +291,10 @@ class _Loop(Generic[StateT]):
         return self._state, self._log.read()
 
 
-def _chunks(done: int, updates: int, of: int | None = None) -> str:
-    """So many updates, in words."""
+def _chunks(done: int, updates: int, total: int | None = None) -> str:
+    """Describes a number of updates in chunks."""
     chunks, more = divmod(done, updates)
-    whole = f"chunk {chunks}" if of is None else f"chunk {chunks} of {of}"
+    whole = f"chunk {chunks}" if total is None else f"chunk {chunks} of {total}"
     return f"{whole} and {more} of {updates} updates" if more else whole
 
 
@@ -318,23 +318,23 @@ class _Keeper:
 
     def restore(self, state: StateT) -> tuple[int, StateT]:
         """Updates and state of the newest intact one; 0 and `state` itself if there is none."""
-        like = state if self._replicas is None else self._replicas.stored_like(state)
+        like = state if self._replicas is None else self._replicas.checkpoint_template(state)
         if (restored := self._saver.restore_latest(like)) is None:
             return 0, state
         done, stored = restored
         self.saved = self._tried = done
-        return done, stored if self._replicas is None else self._replicas.restored(stored)
+        return done, stored if self._replicas is None else self._replicas.from_checkpoint(stored)
 
     def save(self, done: int, state: object) -> None:
         """Saves a state after so many updates, unless that was tried already."""
         if self._log.complete and done > self._tried:
             self._tried = done
-            stored = state if self._replicas is None else self._replicas.stored(state)
+            stored = state if self._replicas is None else self._replicas.to_checkpoint(state)
             self.saved = done if self._saver.save(done, stored) else self.saved
 
 
 class _Stopwatch:
-    """Where the time goes, chunk by chunk.
+    """The time of each chunk, split into compilation and updates.
 
     Args:
       observations: of one chunk.
@@ -357,24 +357,24 @@ class _Stopwatch:
         self._chunk = self._stretch = time.monotonic()
 
     def affordable(self, left: int) -> int:
-        """How many of the updates that are left to do at once; the same in every process.
+        """Returns the number of updates to do at once, of those left; the same in every process.
 
         The first is timed alone, compilation and all.
         """
         slowest = max(exchange(STRETCH if self._update is None else self._update))
         return max(1, min(left, int(STRETCH / max(slowest, 1e-9))))
 
-    def took(self, updates: int) -> None:
+    def record_updates(self, updates: int) -> None:
         """So many updates are done."""
-        now = time.monotonic()
-        self._update, self._stretch = (now - self._stretch) / updates, now
+        seconds = time.monotonic()
+        self._update, self._stretch = (seconds - self._stretch) / updates, seconds
 
     def stop(self, count: bool) -> dict[str, float]:
         """The `time` of the chunk that ends; `count` says whether its pace is the usual one."""
-        now = time.monotonic()
-        taken = now - self._chunk
+        seconds = time.monotonic()
+        taken = seconds - self._chunk
         compiled = min(self.clock.take(), taken)
-        spent = {"chunk_s": taken, "elapsed_s": now - self._begun}
+        spent = {"chunk_s": taken, "elapsed_s": seconds - self._begun}
         if compiled > 0 or not self._warm:
             spent["compile_s"] = compiled
         if self._warm and count and taken > compiled:
@@ -384,11 +384,11 @@ class _Stopwatch:
         return spent
 
     def seconds_left(self, chunks: int) -> float | None:
-        """How long so many chunks will take, at the pace of the last twenty."""
+        """Returns the seconds that so many chunks will take, at the pace of the last twenty."""
         return chunks * sum(self._pace) / len(self._pace) if self._pace else None
 
 
-def _agreed(stop: StopRequest) -> Signals | None:
+def _agree_on_signal(stop: StopRequest) -> Signals | None:
     """The signal to stop that any of the processes has had: the same answer in all of them."""
     answer = next((signal for signal in exchange(stop.signal) if signal is not None), None)
     # Only ever set: a signal that came during the exchange waits for the next one.

@@ -87,14 +87,15 @@ def one_device_per_core(most: int | None = None) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     by_hand = "xla_force_host_platform_device_count" in flags or "JAX_NUM_CPU_DEVICES" in os.environ
     if not by_hand:
-        wanted = max(1, min(cores or 1, most or cores or 1))
+        count = max(1, min(cores or 1, most or cores or 1))
         with contextlib.suppress(RuntimeError):  # the backend is in use already
-            jax.config.update("jax_num_cpu_devices", wanted)
+            jax.config.update("jax_num_cpu_devices", count)
     return jax.local_device_count("cpu")
 
 
 def devices_for(replicas: int, devices: Sequence[Any] | None = None) -> int:
-    """How many of the devices to use, so that none of them runs more surplus replicas than it must.
+    """Returns the number of devices to use, so that none of them runs more surplus replicas than it
+    must.
 
     Args:
       replicas: independent programs to spread, at least 1.
@@ -104,11 +105,11 @@ def devices_for(replicas: int, devices: Sequence[Any] | None = None) -> int:
       The smallest number of devices that keeps the longest queue as short as all of them would; the
       same number in every process.
     """
-    there = jax.devices() if devices is None else devices
-    processes = len({device.process_index for device in there})
-    each = -(-replicas // processes)
-    longest = -(-each // (len(there) // processes))
-    return processes * -(-each // longest)
+    available = jax.devices() if devices is None else devices
+    processes = len({device.process_index for device in available})
+    per_process = -(-replicas // processes)
+    longest = -(-per_process // (len(available) // processes))
+    return processes * -(-per_process // longest)
 
 
 def per_replica(
@@ -143,13 +144,13 @@ def per_replica(
       [0, 2, 4]
     """
 
-    def batched(*arguments: Any) -> Any:
+    def run_batch(*arguments: Any) -> Any:
         axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(arguments)
         specs = tuple(PartitionSpec(AXIS) if axis == 0 else PartitionSpec() for axis in axes)
         return _spread(jax.vmap(function, axes), mesh, specs, PartitionSpec(AXIS))(*arguments)
 
     options = options_for(mesh, compiler_options)
-    return jax.jit(batched, donate_argnums=donate_argnums, compiler_options=options)
+    return jax.jit(run_batch, donate_argnums=donate_argnums, compiler_options=options)
 
 
 def per_part(
@@ -194,11 +195,11 @@ def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: 
         # Arrays without elements are made anew inside. Spread over devices, they crash the compiler
         # of jaxlib 0.11, and those of 0.10 and 0.12 return them whole on every device, which a
         # program that was compiled ahead refuses at the next call.
-        there = [i for i, x in enumerate(leaves) if x.size or is_key(x)]
+        non_empty = [i for i, x in enumerate(leaves) if x.size or is_key(x)]
 
         def whole(*present: Any) -> Any:
-            given = dict(zip(there, present, strict=True))
-            parts = [given[i] if i in given else empty(i) for i in range(len(leaves))]
+            by_index = dict(zip(non_empty, present, strict=True))
+            parts = [by_index[i] if i in by_index else empty(i) for i in range(len(leaves))]
             return function(*tree.unflatten(parts))
 
         def empty(i: int) -> Any:
@@ -210,17 +211,17 @@ def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: 
         inside = jax.shard_map(
             whole,
             mesh=mesh,
-            in_specs=tuple(specs[i] for i in there),
+            in_specs=tuple(specs[i] for i in non_empty),
             out_specs=out_specs,
             check_vma=False,
         )
-        return inside(*(leaves[i] for i in there))
+        return inside(*(leaves[i] for i in non_empty))
 
     return spread
 
 
 def make_mesh(num_devices: int | None = None, devices: Sequence[Any] | None = None) -> Mesh:
-    """A one-dimensional mesh with the axis `data`.
+    """Returns a one-dimensional mesh with the axis `data`.
 
     Args:
       num_devices: how many devices to use; all of them (of all processes) by default.
@@ -237,24 +238,26 @@ def make_mesh(num_devices: int | None = None, devices: Sequence[Any] | None = No
       ('data',)
     """
     devices = [*(jax.devices() if devices is None else devices)]
-    there = len(devices)
-    wanted = there if num_devices is None else num_devices
-    check(1 <= wanted <= there, "num_devices", num_devices, f"1 to {there}")
+    available = len(devices)
+    count = available if num_devices is None else num_devices
+    check(1 <= count <= available, "num_devices", num_devices, f"1 to {available}")
     indices = sorted({device.process_index for device in devices})
     if (processes := len(indices)) > 1:
         # A process without a device in the mesh could not even take part in the calls.
-        each = [[d for d in devices if d.process_index == i] for i in indices]
-        share, rest = divmod(wanted, processes)
-        sizes = [len(own) for own in each]
-        accepted = f"the same number in each of the {processes} processes, which have {sizes}"
-        check(not rest and share <= min(sizes), "num_devices", wanted, accepted)
-        devices = [device for own in each for device in own[:share]]
+        by_process = [[d for d in devices if d.process_index == i] for i in indices]
+        share, rest = divmod(count, processes)
+        sizes = [len(group) for group in by_process]
+        accepted_values = (
+            f"the same number in each of the {processes} processes, which have {sizes}"
+        )
+        check(not rest and share <= min(sizes), "num_devices", count, accepted_values)
+        devices = [device for group in by_process for device in group[:share]]
     # The default, explicit axes, is what scans over sharded keys cannot run under
     # (tests/runtime/eight_devices.py shows one).
     auto = (AxisType.Auto,)
-    if wanted < there:  # of a TPU slice, jax.make_mesh takes all chips or none
-        return Mesh(np.asarray(devices[:wanted]), (AXIS,), axis_types=auto)
-    return jax.make_mesh((wanted,), (AXIS,), axis_types=auto, devices=devices)
+    if count < available:  # of a TPU slice, jax.make_mesh takes all chips or none
+        return Mesh(np.asarray(devices[:count]), (AXIS,), axis_types=auto)
+    return jax.make_mesh((count,), (AXIS,), axis_types=auto, devices=devices)
 
 
 def shard_leading(tree: T, mesh: Mesh) -> T:
@@ -278,10 +281,10 @@ def shard_leading(tree: T, mesh: Mesh) -> T:
         if not shape:
             return _put(leaf, NamedSharding(mesh, PartitionSpec()))
         name, whole = f"tree{jax.tree_util.keystr(path)}", shape[0] % mesh.size == 0
-        accepted = (
+        accepted_values = (
             f"a leading axis that is a multiple of {mesh.size} devices (see runtime.Replicas)"
         )
-        check(whole, name, [*shape], accepted)
+        check(whole, name, [*shape], accepted_values)
         return _put(leaf, NamedSharding(mesh, PartitionSpec(AXIS)))
 
     return jax.tree_util.tree_map_with_path(place, tree)
@@ -312,7 +315,7 @@ def shard_parts(tree: T, mesh: Mesh, partition: Callable[[Any, Any], T]) -> T:
 
 
 def parts_like(shapes: T, mesh: Mesh, partition: Callable[[Any, Any], Any]) -> T:
-    """The shapes of a training state, spread as `shard_parts` spreads it; nothing is moved.
+    """Returns the shapes of a training state, spread as `shard_parts` spreads it; nothing is moved.
 
     Args:
       shapes: pytree of shapes, see `jax.eval_shape`.

@@ -1,4 +1,4 @@
-"""Where the time goes: seconds spent on compilation, and traces of single chunks."""
+"""Seconds spent on compilation, and traces of single chunks."""
 
 from __future__ import annotations
 

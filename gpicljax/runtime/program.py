@@ -1,4 +1,4 @@
-"""What a study consists of: the types that `build` and `report` exchange with the driver."""
+"""The parts of a study: the types that `build` and `report` exchange with the driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpicljax.runs.run_directory import RunDirectory
 
 
 def named_key(seed: int, name: str) -> jax.Array:
-    """The key of one use of randomness: `fold_in(key(seed), crc32(name))`.
+    """Returns the key of one use of randomness: `fold_in(key(seed), crc32(name))`.
 
     Args:
       seed: of the configuration.
@@ -80,7 +80,8 @@ class Probe(NamedTuple):
 
 
 class Sharding(NamedTuple):
-    """How a single run is spread over devices, or several runs that learn from the same data.
+    """The way in which a run, or several runs that learn from the same data, is spread over
+    devices.
 
     Attributes:
       instances: number of instances to spread; the number of devices divides it.
@@ -105,7 +106,7 @@ class Sharding(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What a configuration becomes: plain functions of one replica, a seed of one cell.
+    """A study as plain functions of one replica, a seed of one cell.
 
     Attributes:
       title: what runs, in a line.
@@ -204,7 +205,7 @@ class RunResult(NamedTuple):
         return int(self.steps[-1]) if len(self.steps) else 0
 
     def curve(self, metric: str) -> np.ndarray:
-        """A metric over the training, `float64[seeds, chunks]`."""
+        """Returns a metric over the training, `float64[seeds, chunks]`."""
         rows = [np.atleast_1d(np.asarray(row[metric], np.float64)) for row in self.history]
         return np.stack(rows, axis=1)
 
@@ -225,7 +226,7 @@ class RunResult(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What is written about an outcome.
+    """The summary of an outcome.
 
     Attributes:
       text: the summary, in Markdown.

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Replicas:
-    """Which runs there are, and which devices they run on.
+    """The runs, and the devices that they run on.
 
     Attributes:
       names: of the runs, in order.
@@ -38,13 +38,13 @@ class Replicas:
 
     @property
     def count(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return len(self.names)
 
     @property
     def places(self) -> np.ndarray:
-        """Which run each replica on the devices holds, `int[replicas]`; surplus replicas repeat
-        the first.
+        """The run of each replica on the devices, `int[replicas]`; surplus replicas repeat the
+        first.
 
         Replicas are the smallest multiple of the number of devices that is enough.
         """
@@ -52,12 +52,14 @@ class Replicas:
         return np.arange(-(-self.count // devices) * devices) % self.count
 
     @property
-    def padded(self) -> bool:
+    def has_surplus(self) -> bool:
         """Whether there are surplus replicas."""
         return len(self.places) > self.count
 
-    def repeated(self, tree: T) -> T:
-        """Runs `[count, ...]` and the surplus replicas after them, `[replicas, ...]`."""
+    def repeat(self, tree: T) -> T:
+        """Returns the runs `[count, ...]` with the surplus replicas after them, `[replicas,
+        ...]`.
+        """
         places = self.places
         return jax.tree.map(lambda x: x[places], tree)
 
@@ -70,7 +72,7 @@ class Replicas:
         Returns:
           The same with leaves `[replicas, ...]`, spread over the mesh.
         """
-        return shard_leading(self.repeated(tree), self.mesh)
+        return shard_leading(self.repeat(tree), self.mesh)
 
     def fetch(self, tree: ArrayTree) -> Any:
         """Brings runs back to the host, in every process.
@@ -83,9 +85,9 @@ class Replicas:
         """
         return jax.tree.map(lambda x: np.asarray(x)[: self.count], to_host(tree))
 
-    def stored(self, state: T) -> T:
-        """What a checkpoint holds of a state `[replicas, ...]`: every run once."""
-        if not self.padded:
+    def to_checkpoint(self, state: T) -> T:
+        """Returns the content of a checkpoint of a state `[replicas, ...]`: every run once."""
+        if not self.has_surplus:
             return state
 
         def once(leaf: jax.Array) -> Any:  # leaf by leaf: no device holds all of a state
@@ -95,9 +97,9 @@ class Replicas:
 
         return jax.tree.map(once, state)
 
-    def stored_like(self, state: T) -> T:
-        """What to ask a checkpoint for, to replace a state `[replicas, ...]`; see `restored`."""
-        if not self.padded:
+    def checkpoint_template(self, state: T) -> T:
+        """Returns the template of a checkpoint that replaces a state `[replicas, ...]`."""
+        if not self.has_surplus:
             return state
 
         def like(leaf: jax.Array) -> Any:
@@ -110,6 +112,6 @@ class Replicas:
 
         return jax.tree.map(like, state)
 
-    def restored(self, stored: T) -> T:
-        """The state `[replicas, ...]` that `stored` made a checkpoint of."""
-        return self.spread(stored) if self.padded else stored
+    def from_checkpoint(self, stored: T) -> T:
+        """Returns the state `[replicas, ...]` of a checkpoint that `to_checkpoint` made."""
+        return self.spread(stored) if self.has_surplus else stored

@@ -13,7 +13,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Which signal has asked the process to stop, if any."""
+    """The signal that has asked the process to stop, if any."""
 
     def __init__(self) -> None:
         """Starts without a request."""
@@ -21,7 +21,7 @@ class StopRequest:
 
 
 def exit_code(number: signal.Signals) -> int:
-    """What shells expect of a process ended by a signal: 143 for SIGTERM, 130 for SIGINT."""
+    """Returns the exit code of a process ended by a signal: 143 for SIGTERM, 130 for SIGINT."""
     return 128 + number.value
 
 

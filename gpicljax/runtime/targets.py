@@ -17,7 +17,7 @@ import jaxlib.version
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-from gpicljax.checks import check_choice, missing, refusal, unknown
+from gpicljax.checks import check_choice, missing, refusal, unknown_choice
 from gpicljax.runtime.compiled import Block, Collective, memory_of, read_hlo
 from gpicljax.runtime.dry_run import TooLargeError
 from gpicljax.runtime.mesh import without_compilation_cache
@@ -93,7 +93,7 @@ class CompiledFor(NamedTuple):
 
 
 class CompiledReport(NamedTuple):
-    """What a compiled program needs. Bytes and kernels are those of one device.
+    """The needs of a compiled program. Bytes and kernels are those of one device.
 
     Attributes:
       argument_bytes: of the arguments.
@@ -127,7 +127,7 @@ class CompiledReport(NamedTuple):
 
 
 def target(name: str) -> Target:
-    """The machine of a name.
+    """Returns the machine of a name.
 
     Args:
       name: `h100`, `h200`: one GPU; with `:8` or `:2x8`, so many GPUs of one host, or hosts and
@@ -146,7 +146,7 @@ def _target(name: str) -> Target:
     if chip not in [*_GPUS, *_TPUS] or (
         colon and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", layout)
     ):
-        raise ValueError(unknown("target", name, _NAMES))
+        raise ValueError(unknown_choice("target", name, _NAMES))
     return _gpu(name, chip, layout or "1") if chip in _GPUS else _tpu(name, chip, layout)
 
 
@@ -154,50 +154,53 @@ def _gpu(name: str, chip: str, layout: str) -> Target:
     axes = layout.split("x")
     if len(axes) > 2:
         raise ValueError(refusal("target", name, f"{chip}:GPUS or {chip}:HOSTSxGPUS"))
-    if not any(_installed(f"jax_plugins.xla_cuda{version}") for version in (12, 13)):
+    if not any(_is_installed(f"jax_plugins.xla_cuda{version}") for version in (12, 13)):
         raise missing("jax-cuda12-plugin", "gpu-aot")
-    if not (_installed("nvidia.cuda_nvcc") or _installed("nvidia.cu13")):
+    if not (_is_installed("nvidia.cuda_nvcc") or _is_installed("nvidia.cu13")):
         raise missing("nvidia-cuda-nvcc-cu12", "gpu-aot")
-    hosts, each = ["1", *axes][-2:]
+    hosts, gpus_per_host = ["1", *axes][-2:]
     description, memory, bandwidth = _GPUS[chip]
     described = _GPU.format(description=description, memory=memory, bandwidth=bandwidth)
     try:
-        found = topologies.get_topology_desc(
-            platform="cuda", topology_name="", target_config=described, topology=f"1x{hosts}x{each}"
+        topology = topologies.get_topology_desc(
+            platform="cuda",
+            topology_name="",
+            target_config=described,
+            topology=f"1x{hosts}x{gpus_per_host}",
         )
     except NotImplementedError as error:
         raise ModuleNotFoundError(
             f"jax-cuda12-plugin was not loaded ({error}); it needs the version of jaxlib, "
             f'{jaxlib.version.__version__}: pip install "gpicljax[gpu-aot]"'
         ) from None
-    return Target(name, "cuda", tuple(found.devices), memory, int(_PREALLOCATED * memory))
+    return Target(name, "cuda", tuple(topology.devices), memory, int(_PREALLOCATED * memory))
 
 
 def _tpu(name: str, chip: str, layout: str) -> Target:
     memory, usable, smallest = _TPUS[chip]
     if layout and smallest in _SLICES:
-        accepted = [f"{chip}:{each}" for each in _SLICES]
-        check_choice("target", name, accepted)
-    if not _installed("libtpu"):
+        accepted_values = [f"{chip}:{slice_layout}" for slice_layout in _SLICES]
+        check_choice("target", name, accepted_values)
+    if not _is_installed("libtpu"):
         raise missing("libtpu", "tpu-aot")
     for variable, value in _TPU_ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     try:
         if layout.count("x") not in (0, smallest.count("x")):
             raise ValueError(layout)
-        found = topologies.get_topology_desc(
+        topology = topologies.get_topology_desc(
             platform="tpu", topology_name=f"{chip}:{layout or smallest}"
         )
     except (ValueError, jax.errors.JaxRuntimeError) as error:
         if not (isinstance(error, ValueError) or str(error).startswith("INVALID_ARGUMENT")):
             raise
-        accepted = f"a topology of {chip}, such as {chip}:{smallest}"
-        raise ValueError(refusal("target", name, accepted)) from None
-    devices = found.devices if layout else found.devices[:1]
+        accepted_values = f"a topology of {chip}, such as {chip}:{smallest}"
+        raise ValueError(refusal("target", name, accepted_values)) from None
+    devices = topology.devices if layout else topology.devices[:1]
     return Target(name, "tpu", tuple(devices), memory * _GIB, int(usable * _GIB))
 
 
-def _installed(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # nor is the package that it is in
@@ -253,7 +256,7 @@ def compile_for(target: str | Target, function: Any, *arguments: Any) -> Compile
 
 
 def _without_values(target: Target, leaf: Any) -> jax.ShapeDtypeStruct:
-    """An argument's shape, with its sharding where that is over devices of the target."""
+    """Returns an argument's shape, with its sharding where that is over devices of the target."""
     kind = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
     sharding = getattr(leaf, "sharding", None)
     if sharding is not None and not sharding.device_set <= {*target.devices}:
@@ -263,7 +266,7 @@ def _without_values(target: Target, leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def _too_large(message: str) -> str | None:
-    """What a compiler says of the memory that it lacks."""
+    """Returns a compiler's words on the memory that it lacks; None for another message."""
     if not message.startswith("RESOURCE_EXHAUSTED"):
         return None
     used = re.search(r"Used ([\d.]+)G of ([\d.]+)G hbm", message) or re.search(
@@ -273,7 +276,7 @@ def _too_large(message: str) -> str | None:
 
 
 def report(compiled: CompiledFor) -> CompiledReport:
-    """What a compiled program needs.
+    """Returns the needs of a compiled program.
 
     Args:
       compiled: from `compile_for`.

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from gpicljax.runtime.dry_run import compile_within_memory
-from gpicljax.runtime.loop import watched
+from gpicljax.runtime.loop import with_finite_check
 from gpicljax.runtime.mesh import (
     AXIS,
     ENVIRONMENT_COMPILE,
@@ -69,7 +69,7 @@ class Training(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How runs are trained on a mesh; nothing is computed yet.
+    """The compiled training of runs on a mesh; nothing is computed yet.
 
     Attributes:
       begin: compiled, from `arguments` to what is running.
@@ -150,7 +150,7 @@ def _begin(program: Program, key: jax.Array, cell: ArrayTree) -> _Running:
 
 
 def _begun(begin: Any, *arguments: Any) -> Any:
-    """What is running at the start; a start that does not fit in memory is refused."""
+    """Returns the state at the start; refuses a start that does not fit in memory."""
     compiled, _ = compile_within_memory(begin, "the start of the training", *arguments)
     return compiled(*arguments)
 
@@ -174,17 +174,17 @@ def _finish(program: Program, updates: int) -> Callable[[_Running], Any]:
         sums = jax.tree.map(jnp.zeros_like, running.sums)
         return _Running(program.between(running.state), sums), means
 
-    return watched(finish)
+    return with_finite_check(finish)
 
 
 def _side_by_side(
     program: Program, replicas: Replicas, keys: jax.Array, cells: Any, updates: int
 ) -> Plan:
-    """All runs, each on one device."""
+    """Returns all runs, each on one device."""
     mesh = replicas.mesh
     return Plan(
         per_replica(functools.partial(_begin, program), mesh, compiler_options=ENVIRONMENT_COMPILE),
-        replicas.repeated((keys, cells)),
+        replicas.repeat((keys, cells)),
         True,
         mesh,
         lambda batch, whole: batch,
@@ -203,7 +203,7 @@ def _together(
     updates: int,
     devices: Sequence[Any],
 ) -> Plan:
-    """All runs on all devices; the cells of a seed share what its update makes once."""
+    """Returns all runs on all devices; the cells of a seed share what its update makes once."""
     mesh = make_mesh(math.gcd(sharding.instances, len(devices)), devices)
     count, update = len(program.cells), sharding.update(mesh.size, AXIS)
 
@@ -229,7 +229,7 @@ def _together(
 def _one_run(
     program: Program, sharding: Sharding, key: jax.Array, updates: int, devices: Sequence[Any]
 ) -> Plan:
-    """A single run sharding over all devices."""
+    """Returns a single run sharding over all devices."""
     mesh = make_mesh(math.gcd(sharding.instances, len(devices)), devices)
     cell = next(iter(program.cells.values()))
     update, finish = sharding.update(mesh.size, AXIS), _finish(program, updates)

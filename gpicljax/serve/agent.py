@@ -87,12 +87,12 @@ class _Server:
         self._context.term()
 
 
-def _answered(server: _Server, loaded: LoadedAgent, key: jax.Array, steps: int) -> dict[str, Any]:
-    """Answers until the server says the end, or so many times."""
+def _answer(server: _Server, loaded: LoadedAgent, key: jax.Array, steps: int) -> dict[str, Any]:
+    """Answers until the server ends the stream, or so many times."""
     act = as_host_agent(loaded.agent, loaded.params)
     choice = jax.jit(jax.random.fold_in)
     observed = jax.eval_shape(loaded.env.observation_space().sample, key).dtype
-    no: Any = np.zeros((), bool)
+    false: Any = np.zeros((), bool)
     account = {"ended": f"{steps:,} steps are done", "steps": 0, "reward": 0}
     for step in range(steps):
         reward, text = server.hear(), server.hear()
@@ -108,8 +108,8 @@ def _answered(server: _Server, loaded: LoadedAgent, key: jax.Array, steps: int) 
         check(ord(text) < 256, "message", text, "a character of the bytes 0 to 255")
         byte: Any = np.asarray(ord(text), observed)
         paid: Any = np.asarray(reward, jnp.result_type(float))
-        moment = TimeStep(byte, paid, no, no, start, start, {}, None)
-        action = act({0: ActionRequest(moment, lambda step=step: choice(key, step))})[0]
+        timestep = TimeStep(byte, paid, false, false, start, start, {}, None)
+        action = act({0: ActionRequest(timestep, lambda step=step: choice(key, step))})[0]
         server.say(chr(int(action)))
         account["steps"] += 1
     return account
@@ -122,9 +122,9 @@ def answer_as_agent(options: argparse.Namespace) -> int:
       ValueError: if the folder has no agent that reads and says bytes, or an option does not fit.
       ImportError: if `pyzmq` is not installed.
     """
-    given = [*options.set, *options.params, *filter(None, [options.curriculum])]
-    accepted = "none with --agent: the environment is at the other end"
-    check(not given, "--set, --params, --curriculum", given, accepted)
+    refused = [*options.set, *options.params, *filter(None, [options.curriculum])]
+    accepted_values = "none with --agent: the environment is at the other end"
+    check(not refused, "--set, --params, --curriculum", refused, accepted_values)
     check(0 < options.port < 65536, "--port", options.port, "a number in 1 .. 65535")
     check(options.patience > 0, "--patience", options.patience, "a number of seconds above 0")
     name = str(options.agent)
@@ -138,11 +138,11 @@ def answer_as_agent(options: argparse.Namespace) -> int:
         server = _Server(options.address, options.port, options.patience, stop)
         print(f"waiting for a server at {options.address}:{options.port} (Ctrl-C ends)", flush=True)
         try:
-            account = _answered(server, loaded, jax.random.key(options.seed), options.steps)
+            account = _answer(server, loaded, jax.random.key(options.seed), options.steps)
         except (ConnectionError, ValueError) as error:
             print(f"error: {error}", file=sys.stderr)
             return exit_code(stop.signal) if stop.signal else 1
         finally:
             server.close()
-    print("agent: " + ", ".join(f"{what} {value}" for what, value in account.items()))
+    print("agent: " + ", ".join(f"{label} {value}" for label, value in account.items()))
     return 0

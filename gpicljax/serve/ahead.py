@@ -54,10 +54,10 @@ class AheadBatch(HostBatch):
         return started
 
     def foresees(self, action: ArrayTree) -> bool:
-        """Whether it is the usual one."""
+        """Returns whether it is the usual one."""
         pairs = zip(jax.tree.leaves(action), jax.tree.leaves(self.usual), strict=True)
         return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
     def later(self, number: jax.Array, action: ArrayTree) -> ArrayTree:
-        """The usual action after the first step."""
+        """Returns the usual action after the first step."""
         return select(number == 0, action, self.usual)

@@ -51,7 +51,7 @@ TERMINATED, TRUNCATED = "the stream is complete", "the stream has reached its ho
 
 
 class Account:
-    """What learners have done, counted as they do it.
+    """The account of the learners, counted as they act.
 
     Where the environment says how many tasks of a sequence are `cleared`, steps are counted by
     task, as gradual learning's `completion_times` takes them.
@@ -78,7 +78,7 @@ class Account:
         return time.monotonic() - self._began
 
     def end(self, i: int, ended: str, why: str = "") -> None:
-        """How a learner's stream ended, if it has not ended before."""
+        """Notes how a learner's stream ended, if it has not ended before."""
         if self.ended[i] == RUNNING:
             self.ended[i], self.why[i] = ended, why
 
@@ -210,20 +210,20 @@ class _Session:
         self._batch = AheadBatch(vec, keep, SILENCE, ready)
         return self._batch
 
-    def _note(self, i: int, seen: TimeStep) -> None:
+    def _note(self, i: int, timestep: TimeStep) -> None:
         if not self._noted[i]:
-            self.account.note(i, seen.reward, seen.info)
+            self.account.note(i, timestep.reward, timestep.info)
             self._noted[i] = True
 
-    def tell(self, some: Iterable[int]) -> None:
+    def tell(self, indices: Iterable[int]) -> None:
         """Tells those of some learners that were not told yet that their streams have ended."""
         assert self._batch is not None
-        for i in (i for i in some if not self._told[i]):
-            seen, self._told[i] = self._batch.instances[i].moment.timestep, True
-            self._note(i, seen)
-            self.account.end(i, THROUGH, TERMINATED if seen.terminated else TRUNCATED)
+        for i in (i for i in indices if not self._told[i]):
+            timestep, self._told[i] = self._batch.instances[i].request.timestep, True
+            self._note(i, timestep)
+            self.account.end(i, THROUGH, TERMINATED if timestep.terminated else TRUNCATED)
             why = self.account.why[i] or self.account.ended[i]
-            self._learners.end(i, seen.reward, why)
+            self._learners.end(i, timestep.reward, why)
 
     def _over(self) -> str | None:
         """Why the whole run ends now, if it does."""
@@ -232,22 +232,22 @@ class _Session:
         overtime = self._seconds is not None and self.account.seconds > self._seconds
         return OVERTIME if overtime else None
 
-    def __call__(self, moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
+    def __call__(self, requests: Mapping[int, ActionRequest]) -> dict[int, Any]:
         """See `rollout.HostAgent`."""
-        self.tell(set(range(len(self._told))) - set(moments))
-        for i, moment in moments.items():
-            self._note(i, moment.timestep)
+        self.tell(set(range(len(self._told))) - set(requests))
+        for i, request in requests.items():
+            self._note(i, request.timestep)
         if (over := self._over()) is not None:
-            for i in moments:
+            for i in requests:
                 self.account.end(i, over)
-            return dict.fromkeys(moments, GIVE_UP)
-        if spent := [i for i in moments if self._learners.steps[i] >= self._steps]:
+            return dict.fromkeys(requests, GIVE_UP)
+        if spent := [i for i in requests if self._learners.steps[i] >= self._steps]:
             for i in spent:
                 self.account.end(i, THROUGH, f"{self._steps:,} steps are done")
             return dict.fromkeys(spent, GIVE_UP)
         if time.monotonic() - self._written > _EVERY:
             self.write()
-        answers = self._learners(moments)
+        answers = self._learners(requests)
         for i, action in answers.items():
             if action == GIVE_UP:
                 self.account.end(i, self._learners.left[i])
@@ -263,13 +263,13 @@ def check_results(path: Path) -> None:
     Raises:
       ValueError: where it is a folder, or no file can be made beside it.
     """
-    accepted = "a file in a folder that exists and can be written"
-    check(not path.is_dir(), "--results", str(path), accepted)
+    accepted_values = "a file in a folder that exists and can be written"
+    check(not path.is_dir(), "--results", str(path), accepted_values)
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise ValueError(refusal("--results", str(path), f"{accepted} ({error})")) from None
+        raise ValueError(refusal("--results", str(path), f"{accepted_values} ({error})")) from None
 
 
 def one_thread() -> None:
@@ -294,18 +294,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=whole_number, default=PORT, help="of the first learner")
     parser.add_argument("--address", default="127.0.0.1", help="interface to bind or connect to")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds for a message")
-    what = "of a learner at most, and of a stream where --params names no horizon"
-    parser.add_argument("--steps", type=whole_number, default=1_000_000, help=what)
-    what = "of the whole at most, after the learners have come"
-    parser.add_argument("--hours", type=float, help=what)
+    text = "of a learner at most, and of a stream where --params names no horizon"
+    parser.add_argument("--steps", type=whole_number, default=1_000_000, help=text)
+    text = "of the whole at most, after the learners have come"
+    parser.add_argument("--hours", type=float, help=text)
     parser.add_argument("--results", type=user_path, default=Path("results.json"), help="file")
-    what = "folder of a saved agent, or a shipped one's name; it connects to a server as a learner"
-    parser.add_argument("--agent", type=user_path, metavar="FOLDER", help=what)
+    text = "folder of a saved agent, or a shipped one's name; it connects to a server as a learner"
+    parser.add_argument("--agent", type=user_path, metavar="FOLDER", help=text)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code."""
+    """Runs the command line; returns its exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
     if (options.env_id is None) == (options.agent is None):
@@ -347,7 +347,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"error: {error}", file=sys.stderr)
             return exit_code(learners.stop.signal) if learners.stop.signal else 1
     for i, learner in enumerate(summary["learners"]):
-        print(f"learner {i}: " + ", ".join(f"{what} {value}" for what, value in learner.items()))
+        print(f"learner {i}: " + ", ".join(f"{name} {value}" for name, value in learner.items()))
     print(f"results in {options.results}")
     if learners.stop.signal:
         return exit_code(learners.stop.signal)

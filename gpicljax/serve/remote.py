@@ -39,9 +39,9 @@ _LOG = logging.getLogger(__name__)
 def check_bytes(env: Environment) -> None:
     """Refuses an environment in which not every observation and every action is a byte."""
     if not is_stream(env):
-        seen, done = env.observation_space(), env.action_space()
-        given = f"{env.name} with observations {seen} and actions {done}"
-        raise ValueError(f"env: got {given}; accepted: bytes, Discrete(256), as both")
+        observations, actions = env.observation_space(), env.action_space()
+        received = f"{env.name} with observations {observations} and actions {actions}"
+        raise ValueError(f"env: got {received}; accepted: bytes, Discrete(256), as both")
 
 
 class _LeftError(Exception):
@@ -65,8 +65,8 @@ class _Peers:
         self._learner: int | None = None
         self._left = False
 
-    def greeted(self, connection: int) -> None:
-        """The learner has this connection."""
+    def note_greeting(self, connection: int) -> None:
+        """Notes the connection that is the learner's."""
         self.look()
         self._learner, self._left = connection, connection not in self._open
 
@@ -75,12 +75,12 @@ class _Peers:
         return self._learner is None or connection == self._learner
 
     def has_left(self) -> bool:
-        """Whether the learner's connection was closed."""
+        """Returns whether the learner's connection was closed."""
         self.look()
         return self._left
 
     def is_connected(self) -> bool:
-        """Whether anyone is connected."""
+        """Returns whether anyone is connected."""
         self.look()
         return bool(self._open)
 
@@ -210,20 +210,20 @@ class RemoteLearners:
         """
         for i in range(len(self._sockets)):
             try:
-                said, connection = self._message(i, patience)
+                message, connection = self._message(i, patience)
             except _LeftError as error:
                 raise ConnectionError(f"learner {i}: {error}") from None
-            if said != HELLO:
-                raise ConnectionError(f"learner {i}: said {said[:40]!r}; accepted: {HELLO!r}")
-            self._peers[i].greeted(connection)
+            if message != HELLO:
+                raise ConnectionError(f"learner {i}: said {message[:40]!r}; accepted: {HELLO!r}")
+            self._peers[i].note_greeting(connection)
 
-    def __call__(self, moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
+    def __call__(self, requests: Mapping[int, ActionRequest]) -> dict[int, Any]:
         """Sends pending observations to the learners; returns the actions received."""
-        for i, moment in moments.items():
+        for i, request in requests.items():
             if not self._asked[i]:
-                seen = moment.timestep
-                self._send(i, str(int(np.asarray(seen.reward))))
-                self._send(i, chr(int(np.asarray(seen.observation))))
+                timestep = request.timestep
+                self._send(i, str(int(np.asarray(timestep.reward))))
+                self._send(i, chr(int(np.asarray(timestep.observation))))
                 self._asked[i] = True
         if time.monotonic() - self._looked > _EVERY:
             # Events that nothing reads would block the sockets in the end.
@@ -231,7 +231,7 @@ class RemoteLearners:
             for peers in self._peers:
                 peers.look()
         # Asking a poller costs as much as a message: one learner alone is just waited for.
-        ready = self._ready(list(moments)) if len(moments) > 1 else moments
+        ready = self._ready(list(requests)) if len(requests) > 1 else requests
         return {i: self._answer(i) for i in ready}
 
     def end(self, i: int, reward: Any, why: str) -> None:
@@ -253,35 +253,35 @@ class RemoteLearners:
 
     def _answer(self, i: int) -> Any:
         try:
-            said, connection = self._message(i, self.patience)
+            message, connection = self._message(i, self.patience)
             if not self._peers[i].is_learner(connection):
                 raise _LeftError(_CLOSED)
-            if len(said) != 1 or ord(said) > 255:
+            if len(message) != 1 or ord(message) > 255:
                 raise _LeftError(
-                    f"sent {said[:40]!r}; accepted: one character with a number in 0 .. 255"
+                    f"sent {message[:40]!r}; accepted: one character with a number in 0 .. 255"
                 )
         except _LeftError as error:
             self.left[i] = f"step {self.steps[i]}: {error}"
             return GIVE_UP
         self.steps[i] += 1
         self._asked[i] = False
-        return np.int32(ord(said))
+        return np.int32(ord(message))
 
-    def _ready(self, some: list[int]) -> list[int]:
-        """Those of some learners that have sent something, or will not; waits for one at least."""
+    def _ready(self, indices: list[int]) -> list[int]:
+        """Returns the learners that have sent something, or will not; waits for one at least."""
         poller = self._zmq.Poller()
-        for i in some:
+        for i in indices:
             poller.register(self._sockets[i], self._zmq.POLLIN)
         until = time.monotonic() + self.patience
         while not (heard := dict(poller.poll(_SLICE))):
-            if gone := [i for i in some if self._peers[i].has_left()]:
+            if gone := [i for i in indices if self._peers[i].has_left()]:
                 return gone
             if time.monotonic() > until or self.stop.signal:
-                return some[:1]
-        return [i for i in some if self._sockets[i] in heard]
+                return indices[:1]
+        return [i for i in indices if self._sockets[i] in heard]
 
     def _message(self, i: int, patience: float | None) -> tuple[str, int]:
-        """The next message, and the number of the connection that it came by."""
+        """Returns the next message, and the number of the connection that it came by."""
         began, warns = time.monotonic(), patience is None
         until = None if patience is None else began + patience
         socket = self._sockets[i]
@@ -296,9 +296,11 @@ class RemoteLearners:
             if is_late and self._peers[i].is_connected():
                 _LOG.warning("port %d: someone is connected and does not say hello", self.ports[i])
                 warns = False
-        first, *others = socket.recv_multipart(copy=False)
-        if others:
-            raise _LeftError(f"sent a message of {1 + len(others)} parts; accepted: one part")
+        first, *further_parts = socket.recv_multipart(copy=False)
+        if further_parts:
+            raise _LeftError(
+                f"sent a message of {1 + len(further_parts)} parts; accepted: one part"
+            )
         try:
             return first.bytes.decode(), first.get(self._zmq.SRCFD)
         except UnicodeDecodeError:

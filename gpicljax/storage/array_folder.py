@@ -59,7 +59,7 @@ class Arrays(Mapping[str, np.ndarray]):
             self._members = {x.filename.removesuffix(".npy"): x for x in self._archive.infolist()}
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an array, which is not decompressed for it."""
+        """Returns the shape of an array, which is not decompressed for it."""
         with self._damage(name), self._archive.open(self._members[name]) as file:
             shape, dtype = _header(file)
             size = math.prod(shape) * dtype.itemsize
@@ -105,8 +105,8 @@ def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def named(part: str, tree: ArrayTree) -> dict[str, np.ndarray]:
-    """The leaves of a pytree by name, below `part`."""
+def name_leaves(part: str, tree: ArrayTree) -> dict[str, np.ndarray]:
+    """Returns the leaves of a pytree by name, below `part`."""
     return {f"{part}/{name}": np.asarray(leaf) for name, leaf in named_leaves(tree)}
 
 
@@ -136,14 +136,16 @@ def write_folder(
     write_atomically(folder / file, text)
 
 
-def read_folder(folder: Path, file: str, version: int, what: str) -> tuple[dict[str, Any], Arrays]:
+def read_folder(
+    folder: Path, file: str, version: int, content_name: str
+) -> tuple[dict[str, Any], Arrays]:
     """Reads card and arrays.
 
     Args:
       folder: what `write_folder` wrote.
       file: name of the card.
       version: the card's entry `format`.
-      what: is looked for, in words.
+      content_name: is looked for, in words.
 
     Returns:
       The card, and the arrays by name, none of which takes memory before it is asked for.
@@ -151,11 +153,11 @@ def read_folder(folder: Path, file: str, version: int, what: str) -> tuple[dict[
     Raises:
       SavedError: if a file is missing, damaged or of another version; it names the file.
     """
-    card = _read_card(folder, file, version, what)
+    card = _read_card(folder, file, version, content_name)
     path, expected = folder / ARRAYS, card["arrays"]
     try:
-        if (found := path.stat().st_size) != expected["bytes"]:
-            raise SavedError(f"{path} has {found} bytes instead of {expected['bytes']}")
+        if (size := path.stat().st_size) != expected["bytes"]:
+            raise SavedError(f"{path} has {size} bytes instead of {expected['bytes']}")
         content = read_bytes(path)
     except OSError as error:
         raise SavedError(f"{path} cannot be read ({error.strerror})") from error
@@ -164,34 +166,34 @@ def read_folder(folder: Path, file: str, version: int, what: str) -> tuple[dict[
     return card, Arrays(path, content)
 
 
-def _read_card(folder: Path, file: str, version: int, what: str) -> dict[str, Any]:
+def _read_card(folder: Path, file: str, version: int, content: str) -> dict[str, Any]:
     path = folder / file
     try:
         card = read_json(path)
-        found, expected = card["format"], card["arrays"]
+        found_format, expected = card["format"], card["arrays"]
         _ = expected["bytes"], expected["sha256"]
     except FileNotFoundError as error:
-        state = "was never finished" if (folder / ARRAYS).exists() else f"holds no {what}"
+        state = "was never finished" if (folder / ARRAYS).exists() else f"holds no {content}"
         raise SavedError(f"{folder} {state}: {file} is missing") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SavedError(f"{path} is damaged ({type(error).__name__}: {error})") from error
-    if found != version:
-        raise SavedError(f"{path} has format {found}; this version reads {version}")
+    if found_format != version:
+        raise SavedError(f"{path} has format {found_format}; this version reads {version}")
     return card
 
 
 def restore(folder: Path, arrays: Arrays, part: str, like: Any) -> Any:
-    """The arrays below `part` in the structure of `like`, in its dtypes.
+    """Returns the arrays below `part` in the structure of `like`, in its dtypes.
 
     Raises:
       SavedError: if one is missing, is of another shape or holds another kind of numbers, or if
         there are others.
     """
-    leaves, wanted = [], {f"{part}/{name}": leaf for name, leaf in named_leaves(like)}
-    for name, leaf in wanted.items():
-        found = arrays.shape(name) if name in arrays else None
-        if found != jnp.shape(leaf):
-            has = "nothing" if found is None else list(found)
+    leaves, required = [], {f"{part}/{name}": leaf for name, leaf in named_leaves(like)}
+    for name, leaf in required.items():
+        shape = arrays.shape(name) if name in arrays else None
+        if shape != jnp.shape(leaf):
+            has = "nothing" if shape is None else list(shape)
             raise SavedError(
                 f"{folder / ARRAYS} has {has} at {name}; {list(jnp.shape(leaf))} is needed"
             )
@@ -201,6 +203,6 @@ def restore(folder: Path, arrays: Arrays, part: str, like: Any) -> Any:
         # Floats as wide as this process computes with.
         leaves.append(jnp.asarray(value, dtype))
     for name in arrays:
-        if name.startswith(f"{part}/") and name not in wanted:
+        if name.startswith(f"{part}/") and name not in required:
             raise SavedError(f"{folder / ARRAYS} has {name}, which is not needed")
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

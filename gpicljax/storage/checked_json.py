@@ -27,7 +27,7 @@ def write_checked_json(path: Path, content: JsonObject) -> None:
 
 
 def read_checked_json(path: Path) -> dict[str, Any]:
-    """The content that `write_checked_json` wrote.
+    """Returns the content that `write_checked_json` wrote.
 
     Raises:
       OSError: if the file cannot be read.

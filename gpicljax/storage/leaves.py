@@ -16,7 +16,7 @@ Spec = dict[str, Any]
 
 
 def named_leaves(tree: object) -> list[tuple[str, Any]]:
-    """The leaves of a pytree with readable, unique names, in the pytree's order.
+    """Returns the leaves of a pytree with readable, unique names, in the pytree's order.
 
     Args:
       tree: any pytree; None is structure, not a leaf.
@@ -25,15 +25,15 @@ def named_leaves(tree: object) -> list[tuple[str, Any]]:
       Pairs such as `("0003.params.Dense_0.kernel", leaf)`.
     """
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [(f"{i:04d}.{_dotted(path)}", leaf) for i, (path, leaf) in enumerate(leaves)]
+    return [(f"{i:04d}.{_dotted_name(path)}", leaf) for i, (path, leaf) in enumerate(leaves)]
 
 
-def _dotted(path: jax.tree_util.KeyPath) -> str:
+def _dotted_name(path: jax.tree_util.KeyPath) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".")
 
 
 def is_key(leaf: object) -> bool:
-    """Whether a leaf (an array or its abstract form) holds typed random keys."""
+    """Returns whether a leaf (an array or its abstract form) holds typed random keys."""
     return jnp.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
 
 
@@ -59,13 +59,13 @@ def spec(name: str, leaf: object) -> Spec:
 
 
 def is_spread(leaf: object) -> bool:
-    """Whether an array (or its abstract form) has parts on devices of other processes."""
+    """Returns whether an array (or its abstract form) has parts on devices of other processes."""
     sharding = getattr(leaf, "sharding", None)
     return sharding is not None and not sharding.is_fully_addressable
 
 
 def to_storage(leaf: jax.Array | np.ndarray | float) -> np.ndarray | jax.Array:
-    """What is stored of a leaf; typed keys become their `uint32` data.
+    """Returns the form in which a leaf is stored; typed keys become their `uint32` data.
 
     Args:
       leaf: a concrete leaf.
@@ -79,7 +79,7 @@ def to_storage(leaf: jax.Array | np.ndarray | float) -> np.ndarray | jax.Array:
 
 
 def storage_target(like: Leaf | float) -> np.ndarray | jax.ShapeDtypeStruct:
-    """What to ask storage for, to replace a leaf.
+    """Returns the template by which storage restores a leaf.
 
     Args:
       like: the leaf, or its abstract form.

@@ -57,7 +57,7 @@ def exclusive(folder: Path) -> Held:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process holds the lock of a folder; False where that cannot be known."""
+    """Returns whether a process holds the lock of a folder; False where that cannot be known."""
     if not (folder / LOCK).is_file():
         return False
     lock = FileLock(folder / LOCK)

@@ -23,15 +23,15 @@ def describe_files(folder: Path) -> Files:
 
 
 def find_problems(folder: Path, files: Files, *, checksums: bool = True) -> list[str]:
-    """What is wrong with which file of a folder.
+    """Finds what is wrong with the files of a folder.
 
     Args:
       folder: the folder.
       files: what its files are to be.
       checksums: compare the contents of all files too, not only of the small JSON ones.
     """
-    found = (_problem(folder / name, *expected, checksums) for name, expected in files.items())
-    return [problem for problem in found if problem is not None]
+    problems = (_problem(folder / name, *expected, checksums) for name, expected in files.items())
+    return [problem for problem in problems if problem is not None]
 
 
 def _problem(file: Path, size: int, digest: str, checksums: bool) -> str | None:
@@ -39,9 +39,9 @@ def _problem(file: Path, size: int, digest: str, checksums: bool) -> str | None:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
             return f"{file} is not a regular file"
-        found = status.st_size
-        if found != size:
-            return f"{file} has {found} bytes instead of {size}"
+        found_size = status.st_size
+        if found_size != size:
+            return f"{file} has {found_size} bytes instead of {size}"
         if (checksums or file.suffix == ".json") and digest_of(file) != digest:
             return f"{file} has changed (its checksum differs)"
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def _problem(file: Path, size: int, digest: str, checksums: bool) -> str | None:
 
 
 def digest_of(file: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """Returns the SHA-256 of a file's content."""
     with open(file, "rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -77,7 +77,7 @@ def write_manifest(folder: Path, about: JsonObject) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What `write_manifest` wrote; its entry `files` is a `Files`.
+    """Returns the content of a manifest; its entry `files` is a `Files`.
 
     Raises:
       OSError: if it cannot be read.

@@ -44,11 +44,11 @@ def differences(
     left, right = flatten(a), flatten(b)
     names = [*left, *(name for name in right if name not in left)]
 
-    def shown(values: dict[str, object], name: str) -> str:
+    def show_value(values: dict[str, object], name: str) -> str:
         return show(values[name]) if name in values else "(absent)"
 
     return [
-        f"{name}: {shown(left, name)} -> {shown(right, name)}"
+        f"{name}: {show_value(left, name)} -> {show_value(right, name)}"
         for name in names
         if name not in ignore
         and (name not in left or name not in right or left[name] != right[name])

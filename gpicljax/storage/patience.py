@@ -1,4 +1,4 @@
-"""How long a disk that fails is waited for."""
+"""A limit on how long a failing disk is retried."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ class Patience:
 
 
 def in_a_line(error: BaseException) -> str:
-    """An error in one line: its type and the first line of what it says."""
+    """Returns an error in one line: its type and the first line of what it says."""
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first[:300]}"

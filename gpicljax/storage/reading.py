@@ -14,7 +14,7 @@ MOST = 2**26
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """The content of a regular file.
+    """Returns the content of a regular file.
 
     Args:
       path: the file; a link is followed.
@@ -52,12 +52,12 @@ def visible_files(folder: Path, pattern: str) -> list[Path]:
 
     Systems leave hidden files beside others, such as `._book.txt` beside `book.txt`.
     """
-    found = ((path, path.relative_to(folder).parts) for path in folder.glob(pattern))
-    return sorted(path for path, parts in found if not any(x.startswith(".") for x in parts))
+    paths = ((path, path.relative_to(folder).parts) for path in folder.glob(pattern))
+    return sorted(path for path, parts in paths if not any(x.startswith(".") for x in parts))
 
 
 def read_json(path: Path) -> Any:
-    """What a file in JSON says.
+    """Returns the content of a JSON file.
 
     Raises:
       OSError: as `read_bytes`.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpicljax.checks import unknown
+from gpicljax.checks import unknown_choice
 from gpicljax.storage.reading import read_bytes
 
 _SYSTEMS = {
@@ -67,7 +67,7 @@ def run_study(name: str, argv: Sequence[str] | None = None) -> Any:
       >>> run_study("meta_rg", ["--preset", "quick", "--seeds", "1", "--dry-run"])  # doctest: +SKIP
     """
     if name not in STUDIES:
-        raise ValueError(unknown("study", name, STUDIES))
+        raise ValueError(unknown_choice("study", name, STUDIES))
     return importlib.import_module(f"{STUDIES[name]}.program").main(argv)
 
 

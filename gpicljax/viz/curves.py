@@ -65,9 +65,9 @@ def learning_curves(
     check(agents, "values", values, "float[seeds, T] or at least one of them")
     runs = {name: np.asarray(v, np.float64) for name, v in agents.items()}
     for name, run in runs.items():
-        of, moments = f" of {name!r}" if name else "", axis[name].size
+        suffix, moments = f" of {name!r}" if name else "", axis[name].size
         fits = run.ndim == 2 and run.shape[1] == moments
-        check_array(fits, f"values{of}", run, f"float[seeds, {moments}], as steps")
+        check_array(fits, f"values{suffix}", run, f"float[seeds, {moments}], as steps")
 
     figure = style.new_figure(6.4, 3.7)
     axes = figure.add_subplot()
@@ -433,7 +433,7 @@ def _draw_horizon(axes: "Axes", profile: ICLProfile, shift: float) -> None:
 
 
 def _across(axes: "Axes", x: float) -> float:
-    """Where a position of the context lies, as a share of the axes' width; NaN if nowhere."""
+    """Returns a position of the context as a share of the axes' width; NaN if it is outside."""
     if not np.isfinite(x):
         return float("nan")
     return float(axes.transAxes.inverted().transform(axes.transData.transform((x, 1.0)))[0])
@@ -469,14 +469,14 @@ def _explain_marks(axes: "Axes", horizons: Sequence[float]) -> None:
 def _mark_horizon(
     axes: "Axes", curve: ICLCurve, profile: ICLProfile, shift: float, colour: str
 ) -> None:
-    """A diamond on the curve at its horizon, an arrowhead at the end if it lies beyond."""
+    """Draws a diamond on the curve at its horizon, or an arrowhead at the end if it lies beyond."""
     value = profile.horizon.value
     if np.isnan(value):
         return
     finite = np.isfinite(value)
-    known = np.isfinite(curve.mean)
-    at = value if finite else curve.position[known][-1]
-    level = np.interp(at, curve.position[known], curve.mean[known])
+    is_finite = np.isfinite(curve.mean)
+    at = value if finite else curve.position[is_finite][-1]
+    level = np.interp(at, curve.position[is_finite], curve.mean[is_finite])
     axes.plot(
         [at + shift],
         [level],
@@ -506,5 +506,5 @@ def _limits(axes: "Axes", ylim: Limits) -> None:
 
 
 def _last(values: NDArray[np.float64]) -> float:
-    known = values[np.isfinite(values)]
-    return float(known[-1])
+    finite = values[np.isfinite(values)]
+    return float(finite[-1])

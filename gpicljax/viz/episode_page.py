@@ -26,7 +26,7 @@ STYLE = Path(__file__).with_name("page.css")
 
 
 class Stage(NamedTuple):
-    """What a system draws of an episode on its page.
+    """The drawing that a system adds to the page of an episode.
 
     Attributes:
       file: the pieces of the page, each below a line `<!-- place -->`: `style`, `views` (figures),
@@ -59,10 +59,10 @@ def episode_page(
     rewards: ArrayLike | None = None,
     readings: Mapping[str, Sequence[str]] | None = None,
     quality: int = 80,
-    seen: str = "Seen",
+    picture_title: str = "Seen",
     stage: Stage | None = None,
 ) -> str:
-    """A page that shows an episode step by step: in pictures, in words, and its rewards.
+    """Returns a page that shows an episode step by step: pictures, words and rewards.
 
     It plays, and is searched with a slider and the keyboard. `#step=120` at the end of its address
     opens it at that step.
@@ -80,7 +80,7 @@ def episode_page(
       readings: what else there is to read, by name, T + 1 words or numbers each.
       quality: of the frames, 1 .. 100, or 100 for no loss at all. At 80 a frame of 128 x 128 pixels
         takes 3 to 6 kilobytes.
-      seen: what the frames show.
+      picture_title: what the frames show.
       stage: what else is drawn of the episode.
 
     Raises:
@@ -89,32 +89,32 @@ def episode_page(
     """
     check(words is not None or frames is not None, "words", None, "descriptions, or frames")
     frames = np.zeros((0, 1, 1, 3), np.uint8) if frames is None else np.asarray(frames)
-    moments = len(frames) if words is None else len(words)
-    shown = np.arange(moments * bool(len(frames))) if frame_steps is None else frame_steps
+    situations = len(frames) if words is None else len(words)
+    shown = np.arange(situations * bool(len(frames))) if frame_steps is None else frame_steps
     shown = np.asarray(shown, np.int64)
     fits = frames.dtype == np.uint8 and frames.shape[:1] + frames.shape[3:] == (shown.size, 3)
     check_array(fits, "frames", frames, f"uint8[{shown.size}, H, W, 3]")
     ordered = shown.ndim == 1 and (np.diff(shown, prepend=-1) > 0).all()
-    ordered &= not shown.size or (shown[0] == 0 and shown[-1] < moments)
-    check(ordered, "frame_steps", shown, f"ascending from 0, below {moments}")
-    for name, given in (("actions", actions), ("advice", advice), ("rewards", rewards)):
-        fits = given is None or np.shape(given)[:1] == (moments - 1,)
-        check(fits, name, given, f"{moments - 1} entries")
+    ordered &= not shown.size or (shown[0] == 0 and shown[-1] < situations)
+    check(ordered, "frame_steps", shown, f"ascending from 0, below {situations}")
+    for name, texts in (("actions", actions), ("advice", advice), ("rewards", rewards)):
+        fits = texts is None or np.shape(texts)[:1] == (situations - 1,)
+        check(fits, name, texts, f"{situations - 1} entries")
     paid = None if rewards is None else np.asarray(rewards)
     sound = paid is None or (paid.dtype.kind in "biuf" and bool(np.isfinite(paid).all()))
     check(sound, "rewards", rewards, "finite numbers")
     readings = readings or {}
-    for name, given in readings.items():
-        check(len(given) == moments, f"readings {name}", given, f"{moments} entries")
+    for name, texts in readings.items():
+        check(len(texts) == situations, f"readings {name}", texts, f"{situations} entries")
     chapters = np.asarray(stage.chapters if stage else (), np.int64)
-    ordered = (np.diff(chapters, prepend=-1) > 0).all() and (chapters < moments).all()
-    check(ordered, "chapters", chapters, f"ascending, from 0 to {moments - 1}")
+    ordered = (np.diff(chapters, prepend=-1) > 0).all() and (chapters < situations).all()
+    check(ordered, "chapters", chapters, f"ascending, from 0 to {situations - 1}")
     check(1 <= quality <= 100, "quality", quality, "1 .. 100")
     height, width = frames.shape[1:3]
     tile_height, tile_width = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
     sheets = [frames[i : i + TILES] for i in range(0, len(frames), TILES)]
     content = {
-        "last": moments - 1,
+        "last": situations - 1,
         "width": width,
         "height": height,
         "tileWidth": tile_width,
@@ -124,25 +124,25 @@ def episode_page(
         "frames": shown.tolist(),
         "sheets": [_sheet(part, tile_height, tile_width, quality) for part in sheets],
         "words": None if words is None else list(words),
-        "reward": None if paid is None else _rounded(paid),
+        "reward": None if paid is None else _round_all(paid),
         "actions": None if actions is None else list(actions),
         "advice": None if advice is None else list(advice),
-        "readings": [[_shown(value) for value in given] for given in readings.values()],
+        "readings": [[_to_json_value(value) for value in texts] for texts in readings.values()],
         "chapters": chapters.tolist(),
         **(stage.data if stage else {}),
     }
     facts = (html.escape(f"{name} {value}") for name, value in (about or {}).items())
     # "</script>" in a name must not end the script.
-    said = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    data = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     boxes = (f"    <div><dt>{html.escape(name)}</dt><dd></dd></div>\n" for name in readings)
     values = {
         "base": STYLE.read_text(encoding="utf-8"),
         "title": html.escape(title),
         "about": "".join(f"<span>{fact}</span>" for fact in facts),
-        "seen": html.escape(seen),
+        "seen": html.escape(picture_title),
         "width": str(width),
         "height": str(height),
-        "data": said,
+        "data": data,
         "more": "".join(boxes),
         **dict.fromkeys(("style", "views", "readings", "script"), ""),
         "chapter": html.escape(stage.chapter if stage else ""),
@@ -153,19 +153,19 @@ def episode_page(
     return page.encode("utf-8", "replace").decode()  # half a surrogate pair is no character
 
 
-def _shown(value: object) -> Any:
+def _to_json_value(value: object) -> Any:
     """Returns a reading for JSON, which has no numbers that are not finite."""
     is_number = isinstance(value, float | np.floating)
     return str(value) if is_number and not np.isfinite(value) else value
 
 
 def page_parts(file: Path) -> dict[str, str]:
-    """The parts of a page that a file has, each below a line `<!-- name -->`."""
+    """Returns the parts of a page that a file has, each below a line `<!-- name -->`."""
     pieces = re.split(r"<!-- (\w+) -->\n", file.read_text(encoding="utf-8"))
     return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
-def _rounded(values: NDArray[Any]) -> list[float]:
+def _round_all(values: NDArray[Any]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 

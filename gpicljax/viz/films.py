@@ -67,7 +67,7 @@ def render_frames(
 
 
 def choose_frames(length: int, most: int) -> NDArray[np.int32]:
-    """Which of the states 0 .. length to show: every k-th one and the last, at most `most`.
+    """Chooses which states of 0 .. length to show: every k-th and the last, at most `most`.
 
     Raises:
       ValueError: if `length` < 0 or `most` < 2.
@@ -83,7 +83,7 @@ def choose_frames(length: int, most: int) -> NDArray[np.int32]:
 
 
 def animation(frames: Frames, *, frames_per_second: float = 15.0, most_pixels: int = 320) -> bytes:
-    """An animated GIF that loops; its last frame stays for a second and a half.
+    """Returns an animated GIF that loops; its last frame stays for a second and a half.
 
     All frames share one palette of 256 colours, made from a sample of them, so that nothing
     flickers where nothing moves.
@@ -107,7 +107,7 @@ def animation(frames: Frames, *, frames_per_second: float = 15.0, most_pixels: i
     """
     from PIL import Image
 
-    frames = _checked(frames)
+    frames = _check_frames(frames)
     rate = frames_per_second
     check(0 < rate <= 50, "frames_per_second", rate, "0 < frames_per_second <= 50")
     check_at_least(1, most_pixels=most_pixels)
@@ -159,14 +159,14 @@ def contact_sheet(
       >>> import numpy as np
       >>> figure = contact_sheet(np.zeros((2, 8, 8, 3), np.uint8), labels=["before", "after"])
     """
-    frames = _checked(frames)
+    frames = _check_frames(frames)
     count, height, width, _ = frames.shape
     check_at_least(1, columns=columns)
     check(len(labels) in (0, count), "labels", labels, f"{count}, as many as frames, or none")
     columns = min(columns, count)
     rows = -(-count // columns)
-    each = 7.2 / columns - 0.18
-    figure = style.new_figure(7.2, rows * (each * height / width + 0.35) + (0.3 if title else 0))
+    side = 7.2 / columns - 0.18
+    figure = style.new_figure(7.2, rows * (side * height / width + 0.35) + (0.3 if title else 0))
     for i, frame in enumerate(frames):
         axes = figure.add_subplot(rows, columns, i + 1)
         axes.imshow(frame, interpolation="lanczos")
@@ -181,7 +181,7 @@ def contact_sheet(
     return figure
 
 
-def _checked(frames: Frames) -> Frames:
+def _check_frames(frames: Frames) -> Frames:
     frames = np.asarray(frames)
     pictures = frames.ndim == 4 and frames.shape[-1] == 3 and frames.dtype == np.uint8
     check_array(pictures and frames.size > 0, "frames", frames, "uint8[T, H, W, 3], T >= 1")

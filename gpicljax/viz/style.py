@@ -77,7 +77,7 @@ def text_colour(background: str) -> str:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty white figure, `width` x `height` inches, laid out by constraints.
+    """Returns an empty white figure, `width` x `height` inches, laid out by constraints.
 
     Example:
       >>> new_figure(4, 3).get_size_inches().tolist()
@@ -252,9 +252,9 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     """
     target = Path(path)
     kind = target.suffix.lower().lstrip(".")
-    known = figure.canvas.get_supported_filetypes()
-    endings = ", ".join(f".{k}" for k in sorted(known))
-    check(kind in known, "path", str(target), f"a path that ends in {endings}")
+    filetypes = figure.canvas.get_supported_filetypes()
+    endings = ", ".join(f".{k}" for k in sorted(filetypes))
+    check(kind in filetypes, "path", str(target), f"a path that ends in {endings}")
     target.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=DPI, facecolor="white")

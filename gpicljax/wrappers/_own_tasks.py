@@ -1,4 +1,4 @@
-"""What draws tasks of its own, in a way that batches see."""
+"""Wrappers that draw tasks of their own, which batches recognise."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class OwnTasks(Wrapper[Params, Task, State]):
     """A wrapper with `sample_task` and `initial` of its own: a trial's start is made of these."""
 
     def sample_blueprint(self, key: jax.Array, params: Params) -> Any:
-        """A task of this one's, with its first state."""
+        """Returns a task of this one's, with its first state."""
         return Environment.sample_blueprint(self, key, params)
 
     def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, State]:
-        """The blueprint."""
+        """Returns the blueprint."""
         return Environment.start(self, key, blueprint, params)

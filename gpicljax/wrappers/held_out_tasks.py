@@ -56,42 +56,46 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws a task of the other environment that is in this part."""
-        task, found = self._search(key, params)
-        self._check(found)
+        task, is_in_part = self._search(key, params)
+        self._check(is_in_part)
         return task
 
     def validate(self, params: Params) -> None:
         """Refuses what the other environment refuses, and params without a task in this part."""
         super().validate(params)
         if not any(isinstance(x, Tracer) for x in jax.tree.leaves(params)):
-            self._check(_found(self, jax.random.key(0), params))
+            self._check(_has_task_in_part(self, jax.random.key(0), params))
 
     def _search(self, key: jax.Array, params: Params) -> tuple[Task, jax.Array]:
-        """The first task in the part, or the last one drawn; `bool[]`, whether it is in it."""
+        """Returns the first task in the part or else the last one drawn, and whether it is in it,
+        `bool[]`.
+        """
 
         def fits(task: Task) -> jax.Array:
             number = self.number(task)
             return (number % self.parts == 0) == self.held_out
 
-        def again(loop: tuple[jax.Array, ArrayTree, jax.Array]) -> tuple[Any, Any, jax.Array]:
+        def draw(loop: tuple[jax.Array, ArrayTree, jax.Array]) -> tuple[Any, Any, jax.Array]:
             key, draw_key = jax.random.split(loop[0])
             return key, self.env.sample_task(draw_key, params), loop[2] + 1
 
-        def sought(loop: tuple[jax.Array, Task, jax.Array]) -> jax.Array:
+        def needs_another(loop: tuple[jax.Array, Task, jax.Array]) -> jax.Array:
             return ~fits(loop[1]) & (loop[2] < _DRAWS)
 
-        _, task, _ = jax.lax.while_loop(sought, again, again((key, None, jnp.zeros((), jnp.int32))))
+        _, task, _ = jax.lax.while_loop(
+            needs_another, draw, draw((key, None, jnp.zeros((), jnp.int32)))
+        )
         return task, fits(task)
 
-    def _check(self, found: jax.Array) -> None:
-        if isinstance(found, Tracer):
+    def _check(self, is_in_part: jax.Array) -> None:
+        if isinstance(is_in_part, Tracer):
             return
-        wanted = "a multiple of parts" if self.held_out else "no multiple of parts"
+        condition = "a multiple of parts" if self.held_out else "no multiple of parts"
         name = getattr(self.number, "__qualname__", repr(self.number))
-        accepted = f"parts and number such that number(task) is {wanted} for some task"
-        given = f"{self.parts} and number = {name}, with none of {_DRAWS:,} tasks in the part"
-        if not found:
-            raise ValueError(f"parts: got {given}; accepted: {accepted}")
+        accepted_values = f"parts and number such that number(task) is {condition} for some task"
+        received = f"{self.parts} and number = {name}, with none of {_DRAWS:,} tasks in the part"
+        if not is_in_part:
+            raise ValueError(f"parts: got {received}; accepted: {accepted_values}")
 
     @property
     def has_transition_model(self) -> bool:
@@ -104,5 +108,5 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _found(env: HeldOutTasks, key: jax.Array, params: ArrayTree) -> jax.Array:
+def _has_task_in_part(env: HeldOutTasks, key: jax.Array, params: ArrayTree) -> jax.Array:
     return env._search(key, params)[1]

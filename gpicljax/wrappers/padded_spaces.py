@@ -46,8 +46,10 @@ class PaddedSpaces(Wrapper[Params, Task, State]):
         check(fits, "actions", self.actions, f"as many as {self.env.name} has, {actions}, or more")
         for entry in self._entries.values():
             if isinstance(entry, spaces.Discrete):
-                accepted = f"as many as {self.env.name} has, {entry}, or more"
-                check(entry.n <= self.observations, "observations", self.observations, accepted)
+                accepted_values = f"as many as {self.env.name} has, {entry}, or more"
+                check(
+                    entry.n <= self.observations, "observations", self.observations, accepted_values
+                )
 
     @property
     def _entries(self) -> dict[str, Space]:
@@ -55,28 +57,30 @@ class PaddedSpaces(Wrapper[Params, Task, State]):
         return space.spaces if isinstance(space, spaces.Dict) else {"state": space}
 
     def observe(self, state: State, task: Task) -> dict[str, Any]:
-        """The other's, and the mask."""
-        seen = self.env.observe(self.inner(state), task)
-        seen = seen if isinstance(seen, dict) else {"state": seen}
+        """Returns the wrapped environment's observation, with the mask."""
+        observation = self.env.observe(self.inner(state), task)
+        observation = observation if isinstance(observation, dict) else {"state": observation}
         count = self.env.action_space().n  # type: ignore[attr-defined]
         mask = jnp.arange(self.actions) < count
-        if "action_mask" in seen:
-            inner = jnp.pad(seen["action_mask"], (0, self.actions - seen["action_mask"].shape[0]))
+        if "action_mask" in observation:
+            inner = jnp.pad(
+                observation["action_mask"], (0, self.actions - observation["action_mask"].shape[0])
+            )
             mask = mask & inner
-        return seen | {"action_mask": mask}
+        return observation | {"action_mask": mask}
 
     def move(self, state: State, action: jax.Array, noise: Any, task: Task) -> Transition:
-        """The other's step."""
+        """Returns the other's step."""
         count = self.env.action_space().n  # type: ignore[attr-defined]
         return super().move(state, jnp.minimum(action, count - 1), noise, task)
 
     def action_space(self, task: Task | None = None) -> Space:
-        """The larger one."""
+        """Returns the larger one."""
         del task
         return spaces.Discrete(self.actions)
 
     def observation_space(self, task: Task | None = None) -> Space:
-        """The larger one."""
+        """Returns the larger one."""
         del task
         wide = spaces.Discrete(self.observations)
         entries = {

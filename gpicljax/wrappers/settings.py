@@ -1,4 +1,4 @@
-"""How an environment is to become whole trials, in a form that can be written down."""
+"""Settings by which an environment becomes whole trials, in a form that can be written down."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class TrialSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        both = (self.observations is None) == (self.choices is None)
-        check(both, "choices", self.choices, "a number where observations is one, else None")
+        is_pair = (self.observations is None) == (self.choices is None)
+        check(is_pair, "choices", self.choices, "a number where observations is one, else None")
 
-    def around(self, env: Environment) -> Environment:
-        """Trials of an environment."""
-        whole = Trial(env, self.actions)
+    def wrap(self, env: Environment) -> Environment:
+        """Returns trials of an environment."""
+        trials = Trial(env, self.actions)
         if self.observations is None or self.choices is None:
-            return whole
-        return PaddedSpaces(whole, self.observations, self.choices)
+            return trials
+        return PaddedSpaces(trials, self.observations, self.choices)

@@ -22,11 +22,11 @@ class MixtureTask:
     """A task of `TaskMixture`.
 
     Attributes:
-      which: `int32[]`, the environment it is from.
+      index: `int32[]`, the environment it is from.
       tasks: one of each environment; those of the others stand for nothing.
     """
 
-    which: jax.Array
+    index: jax.Array
     tasks: tuple[Any, ...]
 
 
@@ -66,8 +66,13 @@ class TaskMixture(Environment[_Params, MixtureTask, _States]):
         for spaces_of in (lambda e: e.observation_space(), lambda e: e.action_space()):
             first = spaces_of(self.envs[0])
             for env in self.envs:
-                given = spaces_of(env)
-                check(given == first, "envs", f"{env.name} with {given}", f"spaces like {first}")
+                spaces_of_env = spaces_of(env)
+                check(
+                    spaces_of_env == first,
+                    "envs",
+                    f"{env.name} with {spaces_of_env}",
+                    f"spaces like {first}",
+                )
 
     @property
     def name(self) -> str:
@@ -83,8 +88,8 @@ class TaskMixture(Environment[_Params, MixtureTask, _States]):
         """Raises ValueError for params that one of them refuses."""
         fits = isinstance(params, tuple) and len(params) == len(self.envs)
         check(fits, "params", params, f"a tuple of {len(self.envs)}")
-        for env, each in zip(self.envs, params, strict=True):
-            env.validate(each)
+        for env, own_params in zip(self.envs, params, strict=True):
+            env.validate(own_params)
 
     def params_or_default(self, params: _Params | None) -> _Params:
         """Params for one batch."""
@@ -94,63 +99,69 @@ class TaskMixture(Environment[_Params, MixtureTask, _States]):
         return params
 
     def sample_task(self, key: jax.Array, params: _Params) -> MixtureTask:
-        """A task of each, and which counts."""
+        """Draws a task of each environment, and which one counts."""
         which_key, key = jax.random.split(key)
-        which = jax.random.randint(which_key, (), 0, len(self.envs), jnp.int32)
-        each = zip(self.envs, params, strict=True)
-        return MixtureTask(which, tuple(env.sample_task(key, p) for env, p in each))
+        index = jax.random.randint(which_key, (), 0, len(self.envs), jnp.int32)
+        pairs = zip(self.envs, params, strict=True)
+        return MixtureTask(index, tuple(env.sample_task(key, p) for env, p in pairs))
 
     def initial(self, key: jax.Array, task: MixtureTask) -> tuple[Any, ...]:
-        """The start of each."""
-        each = zip(self.envs, task.tasks, strict=True)
-        return tuple(env.initial(key, one) for env, one in each)
+        """Returns the start of each."""
+        pairs = zip(self.envs, task.tasks, strict=True)
+        return tuple(env.initial(key, own_task) for env, own_task in pairs)
 
-    def _one(self, task: MixtureTask, values: Sequence[ArrayTree]) -> Any:
+    def _select(self, task: MixtureTask, values: Sequence[ArrayTree]) -> Any:
         """Selects, among values of the same shapes, that of the task's environment."""
         chosen = values[0]
         for number, value in enumerate(values[1:], 1):
-            here = task.which == number
-            chosen = jax.tree.map(lambda a, b, here=here: jnp.where(here, b, a), chosen, value)
+            is_chosen = task.index == number
+            chosen = jax.tree.map(lambda a, b, here=is_chosen: jnp.where(here, b, a), chosen, value)
         return chosen
 
     def draw_noise(self, key: jax.Array, state: _States, task: MixtureTask) -> jax.Array:
-        """The key."""
+        """Returns the key."""
         del state, task
         return key
 
     def move(self, state: _States, action: Any, noise: jax.Array, task: MixtureTask) -> Transition:
-        """A step of each, of which one counts."""
-        each = zip(self.envs, state, task.tasks, strict=True)
-        moved = [env.transition(noise, inner, action, one) for env, inner, one in each]
+        """Runs a step of each, of which one counts."""
+        triples = zip(self.envs, state, task.tasks, strict=True)
+        moved = [env.transition(noise, inner, action, own_task) for env, inner, own_task in triples]
         dtype = jnp.result_type(float)
-        seen = [(m.reward.astype(dtype), m.terminated, m.truncated) for m in moved]
-        reward, terminated, truncated = self._one(task, seen)
+        outcomes = [(m.reward.astype(dtype), m.terminated, m.truncated) for m in moved]
+        reward, terminated, truncated = self._select(task, outcomes)
         return Transition(tuple(m.state for m in moved), reward, terminated, truncated, {})
 
     def horizon(self, params: _Params | None = None) -> Any:
-        """The longest of theirs."""
-        each = zip(self.envs, self.params_or_default(params), strict=True)
-        return np.max(np.stack([np.asarray(env.horizon(p)) for env, p in each]), axis=0)
+        """Returns the longest horizon of the environments."""
+        pairs = zip(self.envs, self.params_or_default(params), strict=True)
+        return np.max(np.stack([np.asarray(env.horizon(p)) for env, p in pairs]), axis=0)
 
     def observe(self, state: _States, task: MixtureTask) -> Any:
-        """What the task's environment shows."""
-        each = zip(self.envs, state, task.tasks, strict=True)
-        return self._one(task, [env.observe(inner, one) for env, inner, one in each])
+        """Returns the observation of the task's environment."""
+        triples = zip(self.envs, state, task.tasks, strict=True)
+        return self._select(
+            task, [env.observe(inner, own_task) for env, inner, own_task in triples]
+        )
 
     def privileged(self, state: _States, task: MixtureTask) -> Any:
-        """What the task's environment tells; all must tell the same, as `Solved` ones do."""
-        each = zip(self.envs, state, task.tasks, strict=True)
-        return self._one(task, [env.privileged(inner, one) for env, inner, one in each])
+        """Returns the privileged information of the task's environment; all must have the same
+        shapes.
+        """
+        triples = zip(self.envs, state, task.tasks, strict=True)
+        return self._select(
+            task, [env.privileged(inner, own_task) for env, inner, own_task in triples]
+        )
 
     def action_space(self, task: MixtureTask | None = None) -> Space:
-        """That of all."""
+        """Returns the action space that all share."""
         return self.envs[0].action_space()
 
     def observation_space(self, task: MixtureTask | None = None) -> Space:
-        """That of all."""
+        """Returns the observation space that all share."""
         return self.envs[0].observation_space()
 
     def describe(self, state: _States, task: MixtureTask) -> str:
-        """The situation in the task's environment."""
-        number = int(task.which)
+        """Returns the situation in the task's environment."""
+        number = int(task.index)
         return self.envs[number].describe(state[number], task.tasks[number])

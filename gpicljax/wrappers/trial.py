@@ -80,24 +80,24 @@ class Trial(Wrapper[Params, Task, TrialState]):
     replay_noise: bool = False
 
     def inner(self, state: TrialState) -> Any:
-        """The other environment's state."""
+        """Returns the other environment's state."""
         return state.inner
 
-    def _begun(self, key: jax.Array, inner: ArrayTree, task: Task) -> TrialState:
-        seen = self.env.observe(inner, task)
-        none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-        return TrialState(inner, none, none, seen, seen, no, no, key)
+    def _begin(self, key: jax.Array, inner: ArrayTree, task: Task) -> TrialState:
+        observation = self.env.observe(inner, task)
+        zero, false = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        return TrialState(inner, zero, zero, observation, observation, false, false, key)
 
     def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, TrialState]:
         """Draws the other environment's task and state, with no action taken."""
         start_key, noise_key = jax.random.split(key)
         task, inner = self.env.start(start_key, blueprint, params)
-        return task, self._begun(noise_key, inner, task)
+        return task, self._begin(noise_key, inner, task)
 
     def initial(self, key: jax.Array, task: Task) -> TrialState:
-        """The first episode's start."""
+        """Returns the first episode's start."""
         start_key, noise_key = jax.random.split(key)
-        return self._begun(noise_key, self.env.initial(start_key, task), task)
+        return self._begin(noise_key, self.env.initial(start_key, task), task)
 
     def draw_noise(self, key: jax.Array, state: TrialState, task: Task) -> jax.Array:
         """A key; the trial's own for this step of every episode, where noise is replayed."""
@@ -105,7 +105,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
         return jax.random.fold_in(state.noise, state.steps) if self.replay_noise else key
 
     def move(self, state: TrialState, action: Any, noise: jax.Array, task: Task) -> Transition:
-        """A step of the other environment, and the next episode's start where one ends."""
+        """Runs a step of the other environment, and the next episode's start where one ends."""
         step_key, start_key = jax.random.split(noise)
         if self.replay_noise:
             start_key = state.noise
@@ -124,27 +124,27 @@ class Trial(Wrapper[Params, Task, TrialState]):
             truncated=moved.truncated & ~moved.terminated,
             noise=state.noise,
         )
-        no = jnp.zeros((), bool)
-        return Transition(after, moved.reward, no, after.actions >= self.actions, moved.info)
+        false = jnp.zeros((), bool)
+        return Transition(after, moved.reward, false, after.actions >= self.actions, moved.info)
 
     def horizon(self, params: Params | None = None) -> Any:
-        """The trial's actions."""
+        """Returns the trial's actions."""
         del params
         return np.asarray(self.actions, np.int32)
 
     def observe(self, state: TrialState, task: Task) -> dict[str, Any]:
         """See the class."""
-        now = self.env.observe(state.inner, task)
-        seen = {
-            "now": now,
+        current = self.env.observe(state.inner, task)
+        observation = {
+            "now": current,
             "before": state.before,
             "reached": state.reached,
             "terminated": state.terminated,
             "truncated": state.truncated,
             "elapsed": (state.actions.astype(jnp.result_type(float)) / self.actions)[None],
         }
-        masked = isinstance(now, dict) and "action_mask" in now
-        return seen | {"action_mask": now["action_mask"]} if masked else seen
+        masked = isinstance(current, dict) and "action_mask" in current
+        return observation | {"action_mask": current["action_mask"]} if masked else observation
 
     def observation_space(self, task: Task | None = None) -> Space:
         """See the class."""
@@ -155,11 +155,11 @@ class Trial(Wrapper[Params, Task, TrialState]):
         del params
 
 
-def trial_space(one: Space) -> spaces.Dict:
-    """What is observed of whole trials, see `Trial`, by what the environment inside shows."""
+def trial_space(inner_space: Space) -> spaces.Dict:
+    """Returns the observation space of `Trial` for that of the environment inside."""
     flag = spaces.Box(0, 1, (), "bool")
-    entries: dict[str, Space] = {"now": one, "before": one, "reached": one}
+    entries: dict[str, Space] = {"now": inner_space, "before": inner_space, "reached": inner_space}
     entries |= {"terminated": flag, "truncated": flag, "elapsed": spaces.Box(0.0, 1.0, (1,))}
-    if isinstance(one, spaces.Dict) and "action_mask" in one.spaces:
-        entries["action_mask"] = one["action_mask"]
+    if isinstance(inner_space, spaces.Dict) and "action_mask" in inner_space.spaces:
+        entries["action_mask"] = inner_space["action_mask"]
     return spaces.Dict.of(entries)

@@ -56,25 +56,25 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        accepted = "an environment that tells the outcomes of all actions"
-        check(self.env.has_transition_model, "env", self.env.name, accepted)
+        accepted_values = "an environment that tells the outcomes of all actions"
+        check(self.env.has_transition_model, "env", self.env.name, accepted_values)
 
-    def _solved(self, task: ArrayTree) -> SolvedTask:
+    def _solve(self, task: ArrayTree) -> SolvedTask:
         values = action_values(self.env.transition_model(task), self.discount)
-        most = values.max(-1, keepdims=True)
+        maximum = values.max(-1, keepdims=True)
         # Actions that are as good as each other may differ by what rounding leaves of their values.
-        close = jnp.maximum(1e-5, 4 * jnp.finfo(values.dtype).eps * jnp.abs(most))
-        best = values >= most - close
-        more = max((self.width or 0) - best.shape[1], 0)
-        return SolvedTask(task, jnp.pad(best, ((0, 0), (0, more))))
+        tolerance = jnp.maximum(1e-5, 4 * jnp.finfo(values.dtype).eps * jnp.abs(maximum))
+        best = values >= maximum - tolerance
+        padding = max((self.width or 0) - best.shape[1], 0)
+        return SolvedTask(task, jnp.pad(best, ((0, 0), (0, padding))))
 
     def inner_task(self, task: SolvedTask) -> Any:
-        """The task that was solved."""
+        """Returns the task that was solved."""
         return task.inner
 
     def sample_task(self, key: jax.Array, params: Params) -> SolvedTask:
         """Draws a task of the other environment, and solves it."""
-        return self._solved(self.env.sample_task(key, params))
+        return self._solve(self.env.sample_task(key, params))
 
     def privileged(self, state: State, task: SolvedTask) -> dict[str, jax.Array]:
         """`optimal`: `bool[width]`, the best actions here."""

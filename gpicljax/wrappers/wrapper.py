@@ -31,20 +31,20 @@ def _forward(name: str) -> Any:
     """Returns `Environment`'s method of this name, which calls the wrapped environment's."""
 
     @functools.wraps(getattr(Environment, name))
-    def forwarded(self: Wrapper, *args: Any, **kwargs: Any) -> Any:
+    def forward(self: Wrapper, *args: Any, **kwargs: Any) -> Any:
         return getattr(self.env, name)(*args, **kwargs)
 
-    return forwarded
+    return forward
 
 
 def _forward_state(name: str) -> Any:
     """Returns likewise a method of a state and a task, which unpacks both."""
 
     @functools.wraps(getattr(Environment, name))
-    def forwarded(self: Wrapper, state: Any, task: Any) -> Any:
+    def forward(self: Wrapper, state: Any, task: Any) -> Any:
         return getattr(self.env, name)(self.inner(state), self.inner_task(task))
 
-    return forwarded
+    return forward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Wrapper(Environment[Params, Task, State]):
     env: Environment
 
     def inner(self, state: State) -> Any:
-        """The other environment's state in one of this one's."""
+        """Returns the other environment's state in one of this one's."""
         return state
 
     def inner_task(self, task: Task) -> Any:
-        """The other environment's task in one of this one's."""
+        """Returns the other environment's task in one of this one's."""
         return task
 
     def outer(self, inner: Any, task: Task) -> State:
@@ -91,7 +91,7 @@ class Wrapper(Environment[Params, Task, State]):
 
     @property
     def name(self) -> str:
-        """That of the other environment, with what is around it."""
+        """Returns the wrapped environment's name, with the wrapper around it."""
         return f"{type(self).__name__}({self.env.name})"
 
     @property
@@ -183,7 +183,7 @@ class ActionRepeat(Wrapper[Params, Task, State]):
     times: Count
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
-        """The key."""
+        """Returns the key."""
         del state, task
         return key
 
@@ -201,7 +201,7 @@ class ActionRepeat(Wrapper[Params, Task, State]):
         return jax.lax.scan(again, first, keys[1:])[0]
 
     def horizon(self, params: Params | None = None) -> Any:
-        """The other's, in steps of this one."""
+        """Returns the other's, in steps of this one."""
         steps = self.env.horizon(params)
         with jax.ensure_compile_time_eval():  # as concrete as it was
             return jnp.where(steps == NO_LIMIT, steps, -(-steps // self.times))
@@ -238,7 +238,7 @@ class RecordEpisodeStatistics(Wrapper[Params, Task, EpisodeState]):
     """
 
     def inner(self, state: EpisodeState) -> Any:
-        """The other environment's state."""
+        """Returns the other environment's state."""
         return state.inner
 
     def outer(self, inner: ArrayTree, task: Task) -> EpisodeState:
@@ -249,7 +249,7 @@ class RecordEpisodeStatistics(Wrapper[Params, Task, EpisodeState]):
         return EpisodeState(inner, none, jnp.zeros((), jnp.int32))
 
     def after(self, state: EpisodeState, moved: Transition, task: Task) -> Transition:
-        """The other's step, summed up."""
+        """Returns the other's step, summed up."""
         del task
         total, length = state.total + moved.reward, state.length + 1
         info = moved.info | {"episode": {"return": total, "length": length}}
@@ -290,65 +290,65 @@ class FrameStackObservation(Wrapper[Params, Task, StackState]):
     size: Count
 
     def inner(self, state: StackState) -> Any:
-        """The other environment's state."""
+        """Returns the other environment's state."""
         return state.inner
 
     def outer(self, inner: ArrayTree, task: Task) -> StackState:
-        """The first observation in all places."""
-        seen = self.env.observe(inner, task)
-        return StackState(inner, jax.tree.map(lambda x: jnp.stack([x] * self.size), seen))
+        """Returns the first observation, stacked on itself."""
+        observation = self.env.observe(inner, task)
+        return StackState(inner, jax.tree.map(lambda x: jnp.stack([x] * self.size), observation))
 
     def after(self, state: StackState, moved: Transition, task: Task) -> Transition:
-        """The other's step; the oldest observation goes."""
-        seen = self.env.observe(moved.state, task)
+        """Returns the wrapped environment's step; the newest observation replaces the oldest."""
+        observation = self.env.observe(moved.state, task)
         frames = jax.tree.map(
-            lambda old, new: jnp.concatenate([old[1:], new[None]]), state.frames, seen
+            lambda old, new: jnp.concatenate([old[1:], new[None]]), state.frames, observation
         )
         return moved._replace(state=StackState(moved.state, frames))
 
     def observe(self, state: StackState, task: Task) -> Any:
-        """The observations, side by side."""
+        """Returns the observations, side by side."""
         del task
 
-        def beside(frames: jax.Array) -> jax.Array:
+        def concatenate(frames: jax.Array) -> jax.Array:
             if frames.ndim == 1:
                 return frames
             return jnp.concatenate(list(frames), axis=-1)
 
-        each = beside if self.num_agents is None else jax.vmap(beside, in_axes=1)
-        seen = jax.tree.map(each, state.frames)
-        if isinstance(seen, dict) and "action_mask" in seen:
-            seen["action_mask"] = state.frames["action_mask"][-1]
-        return seen
+        merge = concatenate if self.num_agents is None else jax.vmap(concatenate, in_axes=1)
+        observation = jax.tree.map(merge, state.frames)
+        if isinstance(observation, dict) and "action_mask" in observation:
+            observation["action_mask"] = state.frames["action_mask"][-1]
+        return observation
 
     def observation_space(self, task: Task | None = None) -> Space:
-        """The other's, `size` times along the last axis."""
+        """Returns the other's, `size` times along the last axis."""
         space, agents = self.env.observation_space(task), self.num_agents
         if agents is None:
-            return self._stacked(space)
-        return spaces.repeat(self._stacked(spaces.of_one_agent(space, agents)), agents)
+            return self._stack_space(space)
+        return spaces.repeat(self._stack_space(spaces.of_one_agent(space, agents)), agents)
 
     def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
-        """The other's, `size` times."""
+        """Returns the other's, `size` times."""
         bounds = self.env.observation_bounds(params)
         return None if bounds is None else ([*bounds[0]] * self.size, [*bounds[1]] * self.size)
 
-    def _stacked(self, space: Space) -> Space:
+    def _stack_space(self, space: Space) -> Space:
         if isinstance(space, spaces.Dict):
             return spaces.Dict.of(
-                {n: s if n == "action_mask" else self._stacked(s) for n, s in space.items}
+                {n: s if n == "action_mask" else self._stack_space(s) for n, s in space.items}
             )
         if isinstance(space, spaces.Discrete):
             return spaces.MultiDiscrete((space.n,) * self.size)
         if isinstance(space, spaces.MultiDiscrete):
-            return spaces.MultiDiscrete(_repeated(space.nvec, self.size))
+            return spaces.MultiDiscrete(_repeat(space.nvec, self.size))
         assert isinstance(space, spaces.Box)
         last = space.shape[-1] if space.shape else 1
         return dataclasses.replace(space, shape=(*space.shape[:-1], self.size * last))
 
 
-def _repeated(nvec: Any, size: int) -> Any:
-    """The numbers of choices, `size` times along the last axis of the nested tuples."""
+def _repeat(nvec: Any, size: int) -> Any:
+    """Returns the numbers of choices, `size` times along the last axis of the nested tuples."""
     if isinstance(nvec[0], tuple):
-        return tuple(_repeated(row, size) for row in nvec)
+        return tuple(_repeat(row, size) for row in nvec)
     return tuple(nvec) * size

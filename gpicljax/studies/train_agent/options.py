@@ -14,7 +14,7 @@ import numpy as np
 
 import gpicljax
 from gpicljax import agents
-from gpicljax.checks import check_fields, unknown
+from gpicljax.checks import check_fields, unknown_choice
 from gpicljax.networks.memories import MemoryKind
 from gpicljax.runs.config import assignments
 from gpicljax.runtime import ConfigError, check_config
@@ -67,7 +67,7 @@ def cells(config: Any) -> dict[str, dict[str, Any]]:
     for name, choices in values_by_name.items():
         check_config(bool(traced), "sweep", name, f"nothing: {config.algo} has no hyper-parameters")
         if name not in traced:
-            raise ConfigError(unknown("sweep", name, traced))
+            raise ConfigError(unknown_choice("sweep", name, traced))
         values_by_name[name] = values = choices if isinstance(choices, tuple) else (choices,)
         check_config(
             len({*map(str, values)}) == len(values) > 0, "sweep", choices, "different values"

@@ -121,7 +121,10 @@ def results_tables(outcome: RunResult) -> str:
     rows, seeds = [], []
     for distribution, words in distributions(outcome).items():
         for i, (name, played, _) in enumerate(players(outcome, distribution)):
-            ends = [100 * np.mean(x) for x in (played.terminated, played.truncated, played.cut)]
+            ends = [
+                100 * np.mean(x)
+                for x in (played.terminated, played.truncated, played.is_unfinished)
+            ]
             is_learner = i < len(outcome.program.cells)
             conditions = ["greedy"] if is_learner and outcome.history else []
             conditions += [f"on {words}"] if words else []
@@ -377,7 +380,7 @@ def summary_numbers(outcome: RunResult) -> dict[str, Any]:
     results = {
         "return": returns("greedy"),
         "goal": goal(outcome.config),
-        "cut_share": float(np.mean(episodes(outcome, "greedy").cut)),
+        "cut_share": float(np.mean(episodes(outcome, "greedy").is_unfinished)),
         "observations": outcome.observations,
         "observations_per_s": throughput(outcome.history),
         "parameters": outcome.parameters,

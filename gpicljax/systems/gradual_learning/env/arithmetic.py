@@ -50,7 +50,7 @@ def _columns() -> dict[str, np.ndarray]:
 
 @functools.cache
 def _variable_names() -> np.ndarray:
-    """Returns numbers of words that can be variables: short, and no hexadecimal numbers."""
+    """Returns the numbers of words that can be variables: short, and no hexadecimal numbers."""
     fits = [len(w) in (3, 4, 5) and bool(set(w) - set("abcdef")) for w in words()]
     return np.flatnonzero(fits).astype(np.int32)
 

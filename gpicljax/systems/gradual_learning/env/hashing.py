@@ -27,7 +27,7 @@ class Seed(NamedTuple):
 
 @jax.jit
 def mix_bits(x: jax.Array) -> jax.Array:
-    """A bijection of `uint32` that leaves no bit where it was.
+    """Returns a bijection of `uint32` that leaves no bit where it was.
 
     Source: multiply-xorshift with constants found by search (Wellons, "lowbias32").
     """

@@ -141,7 +141,7 @@ def _placeholders(
     turn = word(seed, _PERMUTATION_DRAW), key, jnp.where(row.code == LETTERS, 4, 10)
 
     def permutations(answering: jax.Array) -> list[jax.Array]:
-        """Returns numbers of the seed's permutations, places in them, and their sizes."""
+        """Returns the numbers of the seed's permutations, places in them, and their sizes."""
         numbers = jnp.stack([jnp.int32(_ALPHABET_DRAW), jnp.int32(_ALPHABET_DRAW), 3 + digits])
         places = jnp.stack([key, answering, key])
         return [word(seed, numbers), places, jnp.stack([alphabet, alphabet, _power(digits)])]

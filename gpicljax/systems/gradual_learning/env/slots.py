@@ -257,7 +257,7 @@ def _word_slots(sentence: Sentence) -> Slots:
 
 
 def _three_words(sentence: Sentence) -> jax.Array:
-    """Returns numbers of words in the vocabulary, `int32[3]`."""
+    """Returns the numbers of words in the vocabulary, `int32[3]`."""
     pool = shared_pool()
     is_simple = sentence.is_kind("micro19") | sentence.is_kind("micro20")
     numbers = sentence.outcomes("word0", "word1", "word2")

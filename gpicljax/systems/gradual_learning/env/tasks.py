@@ -204,7 +204,7 @@ def _sentence(name: str, title: str, *requires: str, **options: object) -> Strea
 def _rungs(
     name: str, family: int, lookup: tuple[int, ...], rungs: tuple[ladders.Rung, ...]
 ) -> list[StreamTaskSet]:
-    """The task sets of a ladder, each of which builds on the one below."""
+    """Returns the task sets of a ladder, each of which builds on the one below."""
     answer = (1, 17)
     task_sets: list[StreamTaskSet] = []
     for code, rung in enumerate(rungs):

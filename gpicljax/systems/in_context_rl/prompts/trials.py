@@ -44,7 +44,7 @@ from gpicljax.llm.conversations import Conversations, changed_settings
 from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
 from gpicljax.rollout import GIVE_UP, HostBatch, host_play
-from gpicljax.rollout.host import HostSource
+from gpicljax.rollout.host import HostSimulator
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.prompts.session import Decision, Status, TrialSession
 from gpicljax.vector import VectorEnv
@@ -127,7 +127,7 @@ class LanguageTrials(NamedTuple):
         return text if self.is_complete else text + note
 
 
-class TrialSource(HostSource, Protocol):
+class TrialSource(HostSimulator, Protocol):
     """Trials of another simulator, as `interop.from_gymnasium` makes them."""
 
     @property
@@ -141,11 +141,11 @@ class TrialSource(HostSource, Protocol):
         ...
 
     def observation_space(self) -> spaces.Space:
-        """The space of observations, as `wrappers.Trial` has it."""
+        """Returns the space of observations, as `wrappers.Trial` has it."""
         ...
 
     def action_space(self) -> spaces.Space:
-        """The space of actions."""
+        """Returns the space of actions."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Demonstrations in Maze World: one agent acts, badly; another says what it would have done.
 
 Both follow the same trajectory. The one that acts forgets much of what it saw, and often acts at
-random; the one that labels forgets nothing. What they see is `MazeWorld.exposed`: in first person
+random; the one that labels forgets nothing. Both see `MazeWorld.visible_cells`: in first person
 what rays traverse, in the local view its window.
 
 What is kept of a step is where the agent was and what it was told, not what it saw: the task comes
@@ -57,7 +57,7 @@ _QUARTER = np.pi / 2
 
 @dataclasses.dataclass(frozen=True)
 class Demonstration:
-    """How episodes are made; every range is one that each episode draws from uniformly.
+    """Settings of recorded episodes; each episode draws uniformly from every range.
 
     Attributes:
       length: T, steps of an episode.
@@ -145,14 +145,15 @@ def sample_trajectories(
     settings: Demonstration = Demonstration(),
     *,
     actor: Agent | None = None,
-    actor_params: Any = None,
+    actor_params: ArrayTree = None,
     labeller: Agent | None = None,
     tasks: TaskSet | jax.Array | None = None,
     generated: Task | None = None,
     noise: Noise | None = None,
     noted: Callable[[Any], Any] = lambda aux: None,
 ) -> tuple[MazeTrajectory, Task]:
-    """New episodes, as a rule each in a new maze. Jittable; what holds no arrays is static.
+    """Samples episodes, as a rule each in a new maze. Jittable; arguments without arrays are
+    static.
 
     With a student as `actor`, what comes back is a round of DAgger: the labels say what the teacher
     would have done where the student went (Ross et al., 2011).
@@ -201,13 +202,16 @@ def sample_trajectories(
     elif tasks is not None:
         check(tasks.shape == (episodes,), "tasks", tasks.shape, f"{episodes} keys, or a TaskSet")
         task_keys = tasks
-    which = jax.random.randint(which_key, (episodes,), 0, len(choices))
-    each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
-    known = isinstance(tasks, jax.Array) and len(choices) == 1
+    choice = jax.random.randint(which_key, (episodes,), 0, len(choices))
+    episode_params = jax.tree.map(lambda *leaves: jnp.stack(leaves)[choice], *choices)
+    has_one_distribution = isinstance(tasks, jax.Array) and len(choices) == 1
     check(
-        generated is None or known, "generated", "tasks", "None, without keys of one distribution"
+        generated is None or has_one_distribution,
+        "generated",
+        "tasks",
+        "None, without keys of one distribution",
     )
-    task = jax.vmap(env.sample_task)(task_keys, each) if generated is None else generated
+    task = jax.vmap(env.sample_task)(task_keys, episode_params) if generated is None else generated
 
     world: Environment = env
     if actor is None:
@@ -220,7 +224,7 @@ def sample_trajectories(
         noise = Noise(none - 1, none, none)
     if labeller is None:
         labeller = privileged_agent(env, settings.label_probability, settings.rule)
-    agent = _labelled(actor, labeller)
+    agent = _with_labels(actor, labeller)
     vec = VectorEnv(
         world,
         episodes,
@@ -231,27 +235,27 @@ def sample_trajectories(
     start = RolloutState(*vec.init(start_key, task=task), agent.initial_carry(episodes))
 
     def keep(record: Record) -> Any:
-        after = _stored(env, record.next_vstate.state, record.next_vstate.task)
+        after = _stored_arrays(env, record.next_vstate.state, record.next_vstate.task)
         reward = record.next_timestep.reward.astype(jnp.float32)
         return after, _small(record.action), record.aux["label"], reward, noted(record.aux["actor"])
 
     played = play(vec, agent, actor_params, start, max_steps=settings.length, keep=keep)
-    later, action, label, reward, kept = jax.tree.map(lambda x: x[:, 0], played.records)
+    states, action, label, reward, kept = jax.tree.map(lambda x: x[:, 0], played.records)
     length = played.length[:, 0]
     # Beyond its end, nothing of an episode moves.
     shown = jnp.minimum(jnp.arange(settings.length + 1), length[:, None])
-    first = _stored(env, start.vstate.state, task)
+    first = _stored_arrays(env, start.vstate.state, task)
     whole = jax.tree.map(
         lambda x, y: jax.vmap(lambda row, at: row[at])(
             jnp.concatenate([x[:, None], y], axis=1), shown
         ),
         first,
-        later,
+        states,
     )
     pose = whole.pop("pose").swapaxes(1, 2)
-    made = MazeTrajectory(
+    trajectory = MazeTrajectory(
         task=jax.vmap(jax.random.key_data)(task_keys),
-        distribution=which.astype(jnp.uint8),
+        distribution=choice.astype(jnp.uint8),
         length=length,
         **{name: x.astype(jnp.float32) for name, x in noise._asdict().items()},
         pose=pose,
@@ -261,7 +265,7 @@ def sample_trajectories(
         aux=kept,
         **whole,
     )
-    return made, task
+    return trajectory, task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,13 +277,13 @@ class _Blind(Wrapper[Params, Task, State]):
         return ()
 
     def observation_space(self, task: Task | None = None) -> spaces.Space:
-        """That of nothing."""
+        """Returns a space without entries."""
         del task
         return spaces.Dict(())
 
 
 class Noise(NamedTuple):
-    """How badly the demonstrators of a batch act; float `[B]` each, see `MazeTrajectory`."""
+    """The demonstrators' noise, float `[B]` each; see `MazeTrajectory`."""
 
     probability: jax.Array
     epsilon: jax.Array
@@ -287,7 +291,7 @@ class Noise(NamedTuple):
 
 
 def sample_noise(key: jax.Array, episodes: int, settings: Demonstration) -> Noise:
-    """Draws what differs from episode to episode."""
+    """Draws the noise of each episode."""
     dtype = jnp.result_type(float)
     ranges = jnp.asarray([settings.probability, settings.epsilon, (0, 1)], dtype)
     low, high = ranges[:, :1], ranges[:, 1:]
@@ -295,7 +299,7 @@ def sample_noise(key: jax.Array, episodes: int, settings: Demonstration) -> Nois
 
 
 def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent:
-    """The agent that acts, badly; it reads `privileged`.
+    """Returns the noisy agent that acts in demonstrations; it reads `privileged`.
 
     Args:
       env: the environment.
@@ -305,7 +309,9 @@ def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent
     rule = privileged_agent(env, noise.probability, settings.rule)
     space = env.action_space()
 
-    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, jax.Array], timestep: TimeStep
+    ) -> Any:
         memory, time = carry
         rule_keys, explore_keys, random_keys = jax.vmap(
             lambda key: jax.random.split(key, 3), out_axes=1
@@ -313,8 +319,12 @@ def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent
         action, aux, memory = rule.act(rule_keys, params, memory, timestep)
         chance = noise.epsilon * (1 - noise.decay * time / settings.length)
         explore = jax.vmap(jax.random.uniform)(explore_keys) < chance
-        other = jax.vmap(space.sample)(random_keys)
-        return select(explore, other, action.astype(other.dtype)), aux, (memory, time + 1)
+        random_action = jax.vmap(space.sample)(random_keys)
+        return (
+            select(explore, random_action, action.astype(random_action.dtype)),
+            aux,
+            (memory, time + 1),
+        )
 
     def initial_carry(batch: int) -> Any:
         return rule.initial_carry(batch), jnp.zeros((), jnp.int32)
@@ -322,10 +332,12 @@ def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent
     return Agent(initial_carry, act)
 
 
-def _labelled(actor: Agent, labeller: Agent) -> Agent:
-    """The one acts, the other says in `aux["label"]` what it would have done, as it is stored."""
+def _with_labels(actor: Agent, labeller: Agent) -> Agent:
+    """Acts with `actor`; stores the labeller's action in `aux["label"]`."""
 
-    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, ArrayTree], timestep: TimeStep
+    ) -> Any:
         acted, labelled = carry
         actor_keys, label_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
         action, aux, acted = actor.act(actor_keys, params, acted, timestep)
@@ -341,15 +353,15 @@ def _labelled(actor: Agent, labeller: Agent) -> Agent:
 
 
 def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: MazeTrajectory) -> Task:
-    """The task of one stored episode (leaves without a batch axis), from its key."""
-    choices = listed(params)
+    """Returns the task of one stored episode (leaves without a batch axis), from its key."""
+    choices = as_distributions(params)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *choices)
     chosen = jax.tree.map(lambda x: x[jnp.asarray(episode.distribution)], stacked)
     return env.sample_task(jax.random.wrap_key_data(jnp.asarray(episode.task)), chosen)
 
 
 def states_of(env: MazeWorld, task: Task, episode: MazeTrajectory) -> State:
-    """An episode's states as far as they can be seen, leaves `[T + 1, ...]`.
+    """Returns an episode's states as far as they can be seen, leaves `[T + 1, ...]`.
 
     Countdowns say no more than whether a landmark is active, and the script of commands is empty.
 
@@ -372,8 +384,8 @@ def states_of(env: MazeWorld, task: Task, episode: MazeTrajectory) -> State:
     if env.survival:
         bits = jnp.arange(env.max_landmarks, dtype=jnp.uint16)
         active = (jnp.asarray(episode.active)[:, None] >> bits) & 1
-        there = bits < task.num_landmarks
-        countdown = (there & (active == 0)).astype(jnp.int32)
+        exists = bits < task.num_landmarks
+        countdown = (exists & (active == 0)).astype(jnp.int32)
         life = jnp.asarray(episode.life).astype(dtype)
     else:
         command = jnp.asarray(episode.command).astype(jnp.int32)
@@ -390,7 +402,7 @@ def states_of(env: MazeWorld, task: Task, episode: MazeTrajectory) -> State:
 
 
 def frames(env: MazeWorld, task: Task, episode: MazeTrajectory) -> Any:
-    """The observations of an episode or of a piece of it, the ones that the agent had.
+    """Returns the observations of an episode or of a piece of it, the ones that the agent had.
 
     Args:
       env: the environment; its view says what is rendered.
@@ -411,7 +423,8 @@ def advice(
     probability: float = 1.0,
     rule: Rule = "default",
 ) -> tuple[jax.Array, jax.Array]:
-    """What a privileged agent that follows a trajectory would do, and what it remembers.
+    """Returns the actions of a privileged agent along a trajectory, and the cells that it
+    remembers.
 
     Args:
       key: a typed key, for what it forgets.
@@ -425,11 +438,13 @@ def advice(
       Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
     """
     agent = privileged_agent(env, probability, rule)
-    one = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
+    batched_task = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
 
-    def step(carry: ArrayTree, now: Any) -> tuple[Any, Any]:
-        state, first, key = now
-        timestep = _replayed(env, jax.tree.map(lambda x: x[None], state), one, first[None])
+    def step(carry: ArrayTree, inputs: Any) -> tuple[Any, Any]:
+        state, first, key = inputs
+        timestep = _expert_timestep(
+            env, jax.tree.map(lambda x: x[None], state), batched_task, first[None]
+        )
         action, aux, carry = agent.act(key[None], None, carry, timestep)
         return carry, (action[0], aux["known"][0])
 
@@ -441,37 +456,37 @@ def advice(
 # Small pieces ------------------------------------------------------------------------------------
 
 
-def listed(params: Params | Sequence[Params]) -> tuple[Params, ...]:
-    """One distribution or several, as several."""
+def as_distributions(params: Params | Sequence[Params]) -> tuple[Params, ...]:
+    """Returns one distribution or several as a tuple."""
     return (params,) if isinstance(params, Params) else tuple(params)
 
 
 def distributions(
     env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
 ) -> tuple[Params, ...]:
-    """The distributions that episodes of so many steps draw from.
+    """Returns the distributions that episodes of so many steps draw from.
 
     Raises:
       ValueError: for none or more than 256, horizons below the steps, mazes that do not fit bytes.
     """
-    choices = listed(params)
+    choices = as_distributions(params)
     check(1 <= len(choices) <= 256, "params", len(choices), "1 .. 256 distributions")
-    for one in choices:
-        if isinstance(one.horizon, Tracer):
+    for choice in choices:
+        if isinstance(choice.horizon, Tracer):
             continue
-        env.validate(one)
-        horizon, length = int(one.horizon), settings.length
+        env.validate(choice)
+        horizon, length = int(choice.horizon), settings.length
         check(horizon >= length, "params.horizon", horizon, f"at least the length, {length}")
     check(env.size <= 255, "size", env.size, "at most 255, for poses are stored bytes")
     return choices
 
 
-def _replayed(env: MazeWorld, state: State, task: Task, start: jax.Array) -> TimeStep:
-    """A moment of a stored trajectory, as an expert sees it."""
-    told = jax.vmap(env.privileged)(state, task)
-    no = jnp.zeros_like(start)
+def _expert_timestep(env: MazeWorld, state: State, task: Task, start: jax.Array) -> TimeStep:
+    """Returns a moment of a stored trajectory, as an expert sees it."""
+    privileged = jax.vmap(env.privileged)(state, task)
+    never = jnp.zeros_like(start)
     reward = jnp.zeros(start.shape, state.heading.dtype)
-    return TimeStep(None, reward, no, no, start, start, {}, told)
+    return TimeStep(None, reward, never, never, start, start, {}, privileged)
 
 
 def _small(action: jax.Array) -> jax.Array:
@@ -479,8 +494,8 @@ def _small(action: jax.Array) -> jax.Array:
     return action.astype(jnp.uint8 if discrete else jnp.float16)
 
 
-def _stored(env: MazeWorld, state: State, task: Task) -> dict[str, jax.Array]:
-    """What is kept of states, leaves `[B, ...]`."""
+def _stored_arrays(env: MazeWorld, state: State, task: Task) -> dict[str, jax.Array]:
+    """Returns the stored arrays of states, leaves `[B, ...]`."""
     if env.actions == "continuous":
         pose = jnp.concatenate([state.position, state.heading[:, None]], 1)
     else:

@@ -37,7 +37,7 @@ class ImitationBatch(NamedTuple):
 
 
 def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> ImitationBatch:
-    """What `sample_trajectories` made, rendered; jittable.
+    """Renders episodes of `sample_trajectories`; jittable.
 
     Args:
       env: the environment; its view says what is seen.
@@ -61,7 +61,7 @@ def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> Im
     for name in ("command", "active", "life"):
         if getattr(episodes, name) is not None:
             begun = begun._replace(**{name: getattr(episodes, name)[:, :steps]})
-    seen = jax.vmap(lambda task, episode: frames(env, task, episode))(tasks, begun)
+    observations = jax.vmap(lambda task, episode: frames(env, task, episode))(tasks, begun)
     space = env.action_space()
     none = no_action(space, batch)
     action, label = (x.astype(none.dtype) for x in (episodes.action, episodes.label))
@@ -69,7 +69,7 @@ def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> Im
     reward = episodes.reward.astype(jnp.result_type(float))
     last_reward = jnp.pad(reward[:, :-1], ((0, 0), (1, 0)))
     counts = jnp.arange(steps) < episodes.length[:, None]
-    inputs = AgentInput(seen, last_action, last_reward)
+    inputs = AgentInput(observations, last_action, last_reward)
     return jax.tree.map(lambda x: x.swapaxes(0, 1), ImitationBatch(inputs, label, counts))
 
 
@@ -77,18 +77,18 @@ class FrameBatch(NamedTuple):
     """Pictures of N moments in each of M mazes; `uint8[M, N, H, W, 3]`.
 
     Attributes:
-      now: what is seen.
+      after: what is seen.
       before: what was seen a step earlier.
     """
 
-    now: jax.Array
+    after: jax.Array
     before: jax.Array
 
 
 def sample_frames(
     key: jax.Array, env: MazeWorld, params: Params, mazes: int, count: int
 ) -> FrameBatch:
-    """What is seen after a random action from anywhere in new mazes; jittable.
+    """Returns views after a random action from anywhere in new mazes; jittable.
 
     Cells, headings and commands are uniform. No episode is played for it, so that a program that
     needs pictures alone compiles in a fraction of the time.
@@ -120,8 +120,8 @@ def sample_frames(
         action = jax.vmap(env.action_space().sample)(jax.random.split(action_key, count))
         # The script that commands would follow is empty.
         after = jax.vmap(lambda state, action: env.move(state, action, (), task).state)
-        later = dataclasses.replace(after(begun, action), command=begun.command)
+        next_state = dataclasses.replace(after(begun, action), command=begun.command)
         see = jax.vmap(env.observe, (0, None))
-        return FrameBatch(see(later, task), see(begun, task))
+        return FrameBatch(see(next_state, task), see(begun, task))
 
     return jax.vmap(of_maze)(jax.random.split(key, mazes))

@@ -50,7 +50,7 @@ def metadata(
 
 
 def from_metadata(about: JsonObject) -> tuple[MazeWorld, tuple[Params, ...], Demonstration]:
-    """The environment, distributions and settings that stored episodes were made with.
+    """Returns the environment, distributions and settings that stored episodes were made with.
 
     Raises:
       ValueError: if the card is of something else.
@@ -111,7 +111,7 @@ def collection_of_episodes(
     short = dataclasses.replace(settings, length=min(settings.length, 1024))
     few = min(episodes_per_shard, 64)
     return Collection(
-        what="episodes",
+        record_name="episodes",
         about=about | {"seed": seed, "episodes_per_shard": episodes_per_shard},
         kind="environment",
         make=_compile(env, choices, episodes_per_shard, settings),
@@ -170,7 +170,7 @@ def collect_trajectories(
 def stored_episodes(
     path: str | Path, env: MazeWorld, length: int
 ) -> tuple[MazeTrajectory, tuple[Params, ...]]:
-    """All episodes of a folder, to be learnt from in an environment.
+    """Returns all episodes of a folder, to be learnt from in an environment.
 
     Args:
       path: the folder, see `collect_trajectories`.

@@ -39,7 +39,7 @@ class Maze:
 
 
 def default_params(size: int, max_landmarks: int) -> Params:
-    """The paper's: density 0.36 with loops, 10 landmarks, cells of 2 m, 2,048 steps.
+    """Returns the paper's: density 0.36 with loops, 10 landmarks, cells of 2 m, 2,048 steps.
 
     In survival a landmark is worth -0.1 .. 0.9, see `MEAN_LANDMARK_REWARD`.
 
@@ -89,11 +89,11 @@ def check(params: Params, size: int, max_landmarks: int, continuous: bool) -> No
     check_values("size", n, fine, f"odd, 7 .. {size}; make(..., size=...) raises the cap")
     density, loops = np.asarray(params.density), np.asarray(params.allow_loops)
     landmarks = np.asarray(params.num_landmarks)
-    accepted = f"1 .. {max_landmarks}; make(..., max_landmarks=...) raises the cap"
-    check_values("num_landmarks", landmarks, landmarks <= max_landmarks, accepted)
+    accepted_values = f"1 .. {max_landmarks}; make(..., max_landmarks=...) raises the cap"
+    check_values("num_landmarks", landmarks, landmarks <= max_landmarks, accepted_values)
     opened = generation.num_open(n, density, loops, np)
-    accepted = f"fewer than the maze's {opened} open cells, of which one is the start"
-    check_values("num_landmarks", landmarks, landmarks < opened, accepted)
+    accepted_values = f"fewer than the maze's {opened} open cells, of which one is the start"
+    check_values("num_landmarks", landmarks, landmarks < opened, accepted_values)
     for name in RANGES:
         values = np.asarray(getattr(params, name))
         check_pair(name, values)
@@ -102,11 +102,13 @@ def check(params: Params, size: int, max_landmarks: int, continuous: bool) -> No
     check_values("eye_height", eye, eye[..., 1] < wall[..., 0], "lengths below every wall_height")
     if continuous:
         width, cell = 2 * motion.RADIUS, np.asarray(params.cell_size)
-        accepted = f"lengths above {width} m: in continuous motion the agent is {width} m wide"
-        check_values("cell_size", cell, cell > width, accepted)
+        accepted_values = (
+            f"lengths above {width} m: in continuous motion the agent is {width} m wide"
+        )
+        check_values("cell_size", cell, cell > width, accepted_values)
     life, most = np.asarray(params.initial_life), np.asarray(params.max_life)
-    accepted = "initial_life <= max_life"
-    check_values("initial_life, max_life", (life, most), life <= most, accepted)
+    accepted_values = "initial_life <= max_life"
+    check_values("initial_life, max_life", (life, most), life <= most, accepted_values)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))

@@ -1,4 +1,4 @@
-"""Which cells an agent sees: all that a camera's column rays traverse, first walls included.
+"""The cells that an agent sees: all that a camera's rays traverse, first walls included.
 
 A ray crosses one cell after the other, and |dx| + |dy|, counted in cells from the agent's own,
 grows by one with each: cells are therefore judged ring by ring. The rays that enter a cell are
@@ -39,7 +39,7 @@ class Rings(NamedTuple):
 
 @cache
 def _rings(poses: Poses, field_of_view: float) -> Rings:
-    """The cells to judge; for quarter turns those of a heading of 0."""
+    """Returns the cells to judge; for quarter turns those of a heading of 0."""
     side = np.arange(-NEAR, NEAR + 1)
     dx, dy = (x.reshape(-1) for x in np.meshgrid(side, side, indexing="ij"))
     slack = 0.5 if poses == "quarter" else 1.0  # how much nearer than its offset a cell may begin
@@ -60,10 +60,10 @@ def _rings(poses: Poses, field_of_view: float) -> Rings:
 
 
 def _below(column: jax.Array, words: int) -> jax.Array:
-    """The columns before each of `int32[K]`, as bits: `uint32[K, words]`."""
+    """Returns the columns before each of `int32[K]`, as bits: `uint32[K, words]`."""
     count = column[:, None] - 32 * jnp.arange(words, dtype=jnp.int32)
-    some = jnp.clip(count, 0, 31).astype(jnp.uint32)  # a shift by 32 is undefined
-    return jnp.where(count >= 32, jnp.uint32(0xFFFFFFFF), (jnp.uint32(1) << some) - jnp.uint32(1))
+    shift = jnp.clip(count, 0, 31).astype(jnp.uint32)  # a shift by 32 is undefined
+    return jnp.where(count >= 32, jnp.uint32(0xFFFFFFFF), (jnp.uint32(1) << shift) - jnp.uint32(1))
 
 
 def _columns_into(
@@ -74,7 +74,7 @@ def _columns_into(
     columns: int,
     field_of_view: float,
 ) -> jax.Array:
-    """The columns whose rays enter each cell within range, if nothing is in the way.
+    """Returns the columns whose rays enter each cell within range, if nothing is in the way.
 
     Args:
       offsets: `int32[K, 2]`, the cells, seen from the agent's; (0, 0) is not among them.
@@ -107,7 +107,7 @@ def _columns_into(
     reached = nearest_x * nearest_x + nearest_y * nearest_y < squared
 
     def before(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Whether a point is ahead, and how many columns look at smaller angles."""
+        """Returns whether a point is ahead, and how many columns look at smaller angles."""
         ahead = x * direction[0] + y * direction[1]
         right = y * direction[0] - x * direction[1]
         place = right / jnp.where(ahead > tiny / 2, ahead, 1) / half_width + 1
@@ -115,12 +115,18 @@ def _columns_into(
         return ahead > tiny / 2, jnp.clip(place, 0, columns).astype(jnp.int32)
 
     half_width = float(np.tan(np.radians(field_of_view) / 2))
-    (one_ahead, one), (two_ahead, two) = before(one_x, one_y), before(two_x, two_y)
+    (one_ahead, first_column), (two_ahead, second_column) = (
+        before(one_x, one_y),
+        before(two_x, two_y),
+    )
     swap = one_x * two_y - one_y * two_x < 0  # the first is the one at the larger angle
     # An end behind the agent lies beyond the picture, on the side on which the cell is.
-    one = jnp.where(one_ahead, one, jnp.where(swap, columns, 0))
-    two = jnp.where(two_ahead, two, jnp.where(swap, 0, columns))
-    low, high = jnp.where(swap, two, one), jnp.where(swap, one, two)
+    first_column = jnp.where(one_ahead, first_column, jnp.where(swap, columns, 0))
+    second_column = jnp.where(two_ahead, second_column, jnp.where(swap, 0, columns))
+    low, high = (
+        jnp.where(swap, second_column, first_column),
+        jnp.where(swap, first_column, second_column),
+    )
     reached = reached & (one_ahead | two_ahead)
     words = -(-columns // 32)
     bits = _below(high, words) & ~_below(low, words)
@@ -128,7 +134,9 @@ def _columns_into(
 
 
 def _pass(rays: jax.Array, into: jax.Array, walls: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which of a ring's cells `[K]` the rays `uint32[words]` enter, and the rays that go on."""
+    """Returns the cells `[K]` of a ring that the rays `uint32[words]` enter, and the rays beyond
+    it.
+    """
     blocked = jnp.where(walls[:, None], into, jnp.uint32(0))
     blocked = jax.lax.reduce(blocked, np.uint32(0), jax.lax.bitwise_or, (0,))
     return ((into & rays) != 0).any(-1), rays & ~blocked
@@ -138,8 +146,8 @@ def _all_rays(columns: int) -> jax.Array:
     return _below(jnp.asarray([columns], jnp.int32), -(-columns // 32))[0]
 
 
-def _placed(window: jax.Array, cell: jax.Array, size: int) -> jax.Array:
-    """The maze's cells, `bool[N, N]`, from those around `cell`."""
+def _place_window(window: jax.Array, cell: jax.Array, size: int) -> jax.Array:
+    """Returns the maze's cells, `bool[N, N]`, from those around `cell`."""
     radius = window.shape[0] // 2
     bits = jnp.uint32(1) << jnp.arange(2 * radius + 1, dtype=jnp.uint32)
     rows = jnp.where(window, bits, jnp.uint32(0)).sum(-1, dtype=jnp.uint32)
@@ -180,20 +188,20 @@ def _seen_near(
     into = _columns_into(offsets, within, direction, ratio, columns, field_of_view)
 
     def ring(rays: jax.Array, cells: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        seen, rays = _pass(rays, *cells)
-        return rays, seen
+        is_visible, rays = _pass(rays, *cells)
+        return rays, is_visible
 
     split = rings.offsets.shape[:2]
     cells = into.reshape(*split, -1), blocking.reshape(split)
-    _, seen = jax.lax.scan(ring, _all_rays(columns), cells)
-    seen = jnp.concatenate([seen.reshape(-1), jnp.asarray([False, True])])
-    window = seen[rings.window]
+    _, visible = jax.lax.scan(ring, _all_rays(columns), cells)
+    visible = jnp.concatenate([visible.reshape(-1), jnp.asarray([False, True])])
+    window = visible[rings.window]
     if poses == "quarter":
         turned = window, window.T[::-1], window[::-1, ::-1], window.T[:, ::-1]
         even = jnp.where(quarter == 0, turned[0], turned[2])
         odd = jnp.where(quarter == 1, turned[1], turned[3])
         window = jnp.where(quarter % 2 == 0, even, odd)
-    return _placed(window, cell, size)
+    return _place_window(window, cell, size)
 
 
 def _seen_far(
@@ -202,35 +210,35 @@ def _seen_far(
     within: jax.Array,
     heading: jax.Array,
     ratio: jax.Array,
-    wanted: jax.Array,
+    is_needed: jax.Array,
     columns: int,
     field_of_view: float,
 ) -> jax.Array:
-    """`bool[N, N]` for any range; takes no time where it is not `wanted`."""
+    """Returns `bool[N, N]` for any range; takes no time unless `is_needed`."""
     size = walls.shape[0]
     direction = jnp.stack([jnp.cos(heading), jnp.sin(heading)])
     k = jnp.arange(8 * size, dtype=jnp.int32)
 
     def ring(carry: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
-        s, rays, seen = carry
+        s, rays, visible = carry
         side, along = k // s, k % s
         dx = jnp.select([side == 0, side == 1, side == 2], [s - along, -along, along - s], along)
         dy = jnp.select([side == 0, side == 1, side == 2], [along, s - along, -along], along - s)
         offsets = jnp.stack([dx, dy], axis=-1)
         at = cell + offsets
-        there = (side < 4) & ((at >= 0) & (at < size)).all(-1)
-        at = jnp.where(there, at[:, 0] * size + at[:, 1], size * size)
+        is_inside = (side < 4) & ((at >= 0) & (at < size)).all(-1)
+        at = jnp.where(is_inside, at[:, 0] * size + at[:, 1], size * size)
         into = _columns_into(offsets, within, direction, ratio, columns, field_of_view)
-        into = jnp.where(there[:, None], into, jnp.uint32(0))
+        into = jnp.where(is_inside[:, None], into, jnp.uint32(0))
         blocking = walls.reshape(-1).at[at].get(mode="fill", fill_value=True)
-        found, rays = _pass(rays, into, blocking)
-        return s + 1, rays, seen.at[at].max(found, mode="drop")
+        entered, rays = _pass(rays, into, blocking)
+        return s + 1, rays, visible.at[at].max(entered, mode="drop")
 
-    rays = jnp.where(wanted, _all_rays(columns), jnp.uint32(0))
-    seen = jnp.arange(size * size, dtype=jnp.int32) == cell[0] * size + cell[1]
-    carry = jnp.asarray(1, jnp.int32), rays, seen
-    _, _, seen = jax.lax.while_loop(lambda c: (c[1] != 0).any() & (c[0] < 2 * size), ring, carry)
-    return seen.reshape(size, size)
+    rays = jnp.where(is_needed, _all_rays(columns), jnp.uint32(0))
+    visible = jnp.arange(size * size, dtype=jnp.int32) == cell[0] * size + cell[1]
+    carry = jnp.asarray(1, jnp.int32), rays, visible
+    _, _, visible = jax.lax.while_loop(lambda c: (c[1] != 0).any() & (c[0] < 2 * size), ring, carry)
+    return visible.reshape(size, size)
 
 
 def seen_by_rays(
@@ -243,7 +251,7 @@ def seen_by_rays(
     field_of_view: float = 108.0,
     poses: Poses = "any",
 ) -> jax.Array:
-    """The cells that a camera's rays, one per column of its picture, traverse.
+    """Returns the cells that a camera's rays traverse, one ray per column of its picture.
 
     A ray starts in the agent's cell and ends at the first wall, which is seen, or at the first
     boundary of cells at or beyond the range.
@@ -274,13 +282,13 @@ def seen_by_rays(
     cell, within = whole.astype(jnp.int32), position - whole
     camera = {"columns": columns, "field_of_view": float(field_of_view)}
     near = _seen_near(walls, cell, within, heading, ratio, poses=poses, **camera)
-    wanted = ratio > NEAR
-    far = _seen_far(walls, cell, within, heading, ratio, wanted, **camera)
-    return jnp.where(wanted, far, near)
+    is_far = ratio > NEAR
+    far = _seen_far(walls, cell, within, heading, ratio, is_far, **camera)
+    return jnp.where(is_far, far, near)
 
 
 def seen_around(cell: jax.Array, size: int, radius: int) -> jax.Array:
-    """The window of (2 radius + 1)^2 cells, whatever walls there are: `bool[N, N]`.
+    """Returns the window of (2 radius + 1)^2 cells, whatever walls there are: `bool[N, N]`.
 
     Args:
       cell: `int32[2]`.

@@ -1,4 +1,4 @@
-"""What an agent in a maze sees: a ray caster for poses on a grid of walls.
+"""First-person views in a maze: a ray caster for poses on a grid of walls.
 
 Textured walls, floor and ceiling, a fog that ends in black at the view range, translucent beams
 that stand in the cells of landmarks, and a bar over the picture.
@@ -18,7 +18,7 @@ import numpy as np
 from flax import struct
 from jax.custom_batching import custom_vmap
 
-from gpicljax.batching import along, merged
+from gpicljax.batching import along, merge_axes
 from gpicljax.checks import check
 from gpicljax.systems.maze_world.env import ray_caster, textures
 from gpicljax.systems.maze_world.env.rays import Mazes, Screen, Shots
@@ -27,7 +27,7 @@ from gpicljax.systems.maze_world.env.types import Task
 
 @dataclass(frozen=True)
 class Camera:
-    """What is static about pictures.
+    """The static settings of pictures.
 
     Pixels are square: the vertical field of view follows from the horizontal one.
 
@@ -77,7 +77,7 @@ def render(
     visible: jax.Array,
     bar: Bar,
 ) -> jax.Array:
-    """A picture of the maze from a pose.
+    """Returns a picture of the maze from a pose.
 
     - Column h looks at `t = tan(field_of_view / 2) (2 h + 1 - W) / W` to the right of the heading
       (the side towards which headings grow), row v equally far below the horizon.
@@ -120,7 +120,7 @@ def _screen(camera: Camera) -> Screen:
 def _shot(
     camera: Camera, position: jax.Array, heading: jax.Array, visible: jax.Array, bar: Bar
 ) -> Shots:
-    """A frame of the first maze, without the leading axis."""
+    """Returns a frame of the first maze, without the leading axis."""
     pose = jnp.append(jnp.asarray(position), heading).astype(jnp.float32)
     red, green, blue = bar.colour.astype(jnp.int32)
     ends = [_column(share, camera.width) for share in (bar.left, bar.right)]
@@ -151,7 +151,7 @@ def _bits(flags: jax.Array) -> jax.Array:
 
 
 def _column(share: jax.Array, width: int) -> jax.Array:
-    """The column that begins at a share of the width, which rounding may have shortened."""
+    """Returns the column that begins at a share of the width, which rounding may have shortened."""
     share = jax.lax.stop_gradient(jnp.asarray(share)).astype(jnp.float32)
     return jnp.floor(share * width + np.float32(1e-3)).astype(jnp.int32)
 
@@ -163,11 +163,11 @@ def _program(camera: Camera) -> Callable[[Mazes, Shots], jax.Array]:
     table = textures.table(camera.textures)
 
     # Traced once for each size of a batch, whichever programs have it.
-    made = jax.jit(functools.partial(ray_caster.frames, screen, table), inline=True)
+    draw = jax.jit(functools.partial(ray_caster.frames, screen, table), inline=True)
 
     @custom_vmap
     def frames(mazes: Mazes, shots: Shots) -> jax.Array:
-        return made(mazes, shots)
+        return draw(mazes, shots)
 
     @frames.def_vmap
     def _(size: int, in_batched: Any, mazes: Mazes, shots: Shots) -> tuple[jax.Array, bool]:
@@ -176,9 +176,9 @@ def _program(camera: Camera) -> Callable[[Mazes, Shots], jax.Array]:
             mazes = along(size, in_batched[0], mazes)
             first = jnp.arange(size, dtype=jnp.int32) * mazes.cells.shape[1]
             shots = shots._replace(maze=shots.maze + first[:, None])
-            mazes = merged(mazes)
-        each = shots.maze.shape[1]
-        result = frames(mazes, merged(shots))
-        return result.reshape(size, each, *result.shape[1:]), True
+            mazes = merge_axes(mazes)
+        shots_per_maze = shots.maze.shape[1]
+        result = frames(mazes, merge_axes(shots))
+        return result.reshape(size, shots_per_maze, *result.shape[1:]), True
 
     return frames

@@ -36,13 +36,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import random
-from gpicljax.batching import batch_last, unless_known
+from gpicljax.batching import batch_last, bound_rounds
 
 _TOLERANCE = 1e-6  # so that 0.28 of 25 cells are 7, however 0.28 is rounded
 
 
 def num_open(size: Any, density: Any, allow_loops: Any, xp: Any = jnp) -> Any:
-    """How many cells of a maze are open: max(2 k^2 - 1, m - floor(density m)), m = (n - 2)^2.
+    """Returns the number of open cells: max(2 k^2 - 1, m - floor(density m)), m = (n - 2)^2.
 
     Args:
       size: `int32[]`, n.
@@ -135,27 +135,27 @@ def _spanning_tree(
             label[:-1, :-1] != label[1:, 1:],
         )
         coming = [jnp.where(join, time, far) for join, time in zip(joins, times, strict=True)]
-        now = jnp.minimum(
+        soonest = jnp.minimum(
             jnp.minimum(coming[0].min((0, 1)), coming[1].min((0, 1))), coming[2].min((0, 1))
         )
         first = jnp.full(batch, nowhere, jnp.int32)
         for time, place in zip(coming, places, strict=True):
-            at = jnp.where((time == now) & (now < far), place, nowhere)
+            at = jnp.where((time == soonest) & (soonest < far), place, nowhere)
             first = jnp.minimum(first, at.min((0, 1)))
         flat = label.reshape(k * k, batch)
-        one, other = (flat[jnp.asarray(end)[first], columns] for end in ends)
-        label = jnp.where(label == other, one, label)
+        label_here, label_beyond = (flat[jnp.asarray(end)[first], columns] for end in ends)
+        label = jnp.where(label == label_beyond, label_here, label)
         across, along, pillars = (
             jnp.where(place == first, -far, time) for time, place in zip(times, places, strict=True)
         )
         open_across, open_along = across == -far, along == -far
         eligible = (open_across[:, :-1] & open_across[:, 1:]) | (open_along[:-1] & open_along[1:])
-        pillars = jnp.where(eligible & (pillars == far), now + waits, pillars)
+        pillars = jnp.where(eligible & (pillars == far), soonest + waits, pillars)
         return label, (across, along, pillars)
 
     label = jnp.broadcast_to(jnp.asarray(site)[..., None], (k, k, batch))
     start = label, (across, along, jnp.full_like(waits, far))
-    rounds = unless_known(lambda sites: sites.max() ** 2 - 1, k**2 - 1, sites)
+    rounds = bound_rounds(lambda sites: sites.max() ** 2 - 1, k**2 - 1, sites)
     _, times = jax.lax.fori_loop(0, rounds, open_wall, start)
     return tuple(time == -far for time in times)
 
@@ -167,7 +167,7 @@ def _soonest(times: jax.Array, number: jax.Array) -> jax.Array:
     index = jnp.arange(times.shape[0], dtype=jnp.int32)[:, None]
 
     def threshold(keys: jax.Array, among: jax.Array, number: jax.Array, top: int) -> jax.Array:
-        """The least value such that `number` keys are not above it."""
+        """Returns the least value such that `number` keys are not above it."""
 
         def halve(_: jax.Array, loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             low, high = loop
@@ -180,8 +180,8 @@ def _soonest(times: jax.Array, number: jax.Array) -> jax.Array:
 
     last = threshold(bits, jnp.ones_like(bits, bool), number, 2**31 - 1)
     below, tied = bits < last, bits == last
-    still = number - below.sum(0, dtype=jnp.int32)
-    chosen = tied & (index <= threshold(index, tied, still, times.shape[0] - 1))
+    missing = number - below.sum(0, dtype=jnp.int32)
+    chosen = tied & (index <= threshold(index, tied, missing, times.shape[0] - 1))
     return (number > 0) & (below | chosen)
 
 
@@ -213,8 +213,8 @@ def _carve_all(waits: jax.Array, sites: jax.Array, opened: jax.Array) -> jax.Arr
     soonest = jnp.minimum(
         jnp.minimum(edges_x[:, :-1], edges_x[:, 1:]), jnp.minimum(edges_y[:-1], edges_y[1:])
     )
-    beside = across[:, :-1] | across[:, 1:] | along[:-1] | along[1:]
-    times = second.at[1::2, 1::2].add(jnp.where(beside, 0, soonest))
+    has_open_edge = across[:, :-1] | across[:, 1:] | along[:-1] | along[1:]
+    times = second.at[1::2, 1::2].add(jnp.where(has_open_edge, 0, soonest))
     times = jnp.where(inside & ~free, times, jnp.inf).reshape(side * side, batch)
     more = _soonest(times, jnp.maximum(opened - (2 * sites**2 - 1), 0))
     free |= more.reshape(free.shape)
@@ -251,11 +251,11 @@ def place(
     top = jax.lax.top_k(jnp.where(walls.ravel(), -1, noise), most + 1)
     chosen = jax.lax.optimization_barrier((*top, number))[1].astype(jnp.int32)
     cells = jnp.stack(jnp.divmod(chosen, cap), -1)
-    there = jnp.arange(most, dtype=jnp.int32) < number
-    landmarks = jnp.where(there[:, None], cells[1:], -1)
+    exists = jnp.arange(most, dtype=jnp.int32) < number
+    landmarks = jnp.where(exists[:, None], cells[1:], -1)
     # As comparisons: XLA:CPU scatters into a batch of mazes far slower.
-    places = jnp.where(there, chosen[1:], -1)
+    places = jnp.where(exists, chosen[1:], -1)
     numbers = jnp.arange(most, dtype=jnp.int8)[:, None]
-    here = places[:, None] == jnp.arange(cap * cap, dtype=jnp.int32)
-    landmark_at = jnp.where(here, numbers, jnp.int8(-1)).max(0)
+    is_landmark_cell = places[:, None] == jnp.arange(cap * cap, dtype=jnp.int32)
+    landmark_at = jnp.where(is_landmark_cell, numbers, jnp.int8(-1)).max(0)
     return cells[0], landmarks, landmark_at.reshape(cap, cap)

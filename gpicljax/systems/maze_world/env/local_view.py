@@ -1,4 +1,4 @@
-"""What a walker on the map sees: the cells around it, one pixel each."""
+"""Local views on the map: the cells around a walker, one pixel each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WALL, FREE = (0, 0, 0), (255, 255, 255)
 
 
 def window(array: jax.Array, cell: jax.Array, radius: int, fill: int | bool) -> jax.Array:
-    """The entries around a cell.
+    """Returns the entries around a cell.
 
     Args:
       array: `[N, N]`.
@@ -41,7 +41,7 @@ def picture(
     middle: jax.Array,
     colours: np.ndarray,
 ) -> jax.Array:
-    """The window around the agent, in colours.
+    """Returns the window around the agent, in colours.
 
     Args:
       walls: `bool[N, N]`.

@@ -16,7 +16,7 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.checks import Range, check
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import widened
+from gpicljax.envs._checks import expand_ranges
 from gpicljax.systems.maze_world.env import (
     distribution,
     exposure,
@@ -130,8 +130,8 @@ class MazeWorld(Environment[Params, Task, State]):
         return distribution.default_params(self.size, self.max_landmarks)
 
     def make_params(self, **overrides: Any) -> Params:
-        """As `Environment.make_params`; one number for a range of lengths is both its ends."""
-        return super().make_params(**widened(overrides, distribution.RANGES))
+        """Returns params; one number for a range of lengths is both of its ends."""
+        return super().make_params(**expand_ranges(overrides, distribution.RANGES))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError where params contradict each other or exceed a cap."""
@@ -176,7 +176,7 @@ class MazeWorld(Environment[Params, Task, State]):
         )
 
     def command(self, script: jax.Array, index: jax.Array, task: Task) -> jax.Array:
-        """An episode's command number `index`.
+        """Returns an episode's command number `index`.
 
         Args:
           script: `uint32[2]`, see `State.script`.
@@ -192,7 +192,7 @@ class MazeWorld(Environment[Params, Task, State]):
         return drawn.astype(jnp.int32)
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """One step.
+        """Runs one step.
 
         Args:
           state: the state.
@@ -204,16 +204,16 @@ class MazeWorld(Environment[Params, Task, State]):
           The transition.
         """
         del noise
-        position, heading = self._moved(state, action, task)
+        position, heading = self._next_pose(state, action, task)
         cell = motion.cell_of(position, task.cell_size)
-        here = task.landmark_at[cell[0], cell[1]].astype(jnp.int32)
+        landmark = task.landmark_at[cell[0], cell[1]].astype(jnp.int32)
         steps = state.steps + 1
         state = dataclasses.replace(state, position=position, heading=heading, steps=steps)
         if self.survival:
-            moved, reward, reached = self._survived(state, here, task)
+            moved, reward, reached = self._touch_landmark(state, landmark, task)
             terminated = moved.life < 0
         else:
-            reached = here == state.command
+            reached = landmark == state.command
             reward = task.step_reward + jnp.where(reached, task.goal_reward, 0)
             index = state.command_index + reached
             command = self.command(state.script, index, task)
@@ -221,8 +221,10 @@ class MazeWorld(Environment[Params, Task, State]):
             terminated = index >= task.num_commands
         return Transition(moved, reward, terminated, steps >= task.horizon, {"reached": reached})
 
-    def _moved(self, state: State, action: jax.Array, task: Task) -> tuple[jax.Array, jax.Array]:
-        """The next position and heading."""
+    def _next_pose(
+        self, state: State, action: jax.Array, task: Task
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns the next position and heading."""
         pose = state.position, state.heading
         if self.actions == "continuous":
             return motion.drive(task.walls, *pose, action, task.cell_size)
@@ -235,26 +237,27 @@ class MazeWorld(Environment[Params, Task, State]):
             heading = quarter.astype(heading.dtype) * (np.pi / 2)
         return motion.middle_of(cell, task.cell_size), heading
 
-    def _survived(
-        self, state: State, here: jax.Array, task: Task
+    def _touch_landmark(
+        self, state: State, landmark: jax.Array, task: Task
     ) -> tuple[State, jax.Array, jax.Array]:
-        """The state after landmark `here: int32[]` (-1: none), its value if it counted, if it did.
+        """Returns the state after touching `landmark: int32[]` (-1: none), its reward, and whether
+        it counted.
 
         A landmark that is touched counts again when `refresh_interval` steps have passed.
         """
         countdown = jnp.maximum(state.countdown - 1, 0)
-        at = jnp.maximum(here, 0)
-        reached = (here >= 0) & (countdown[at] == 0)
+        at = jnp.maximum(landmark, 0)
+        reached = (landmark >= 0) & (countdown[at] == 0)
         reward = jnp.where(reached, task.landmark_rewards[at], 0)
         life = jnp.minimum(task.max_life, state.life + task.step_reward + reward)
-        touched = reached & (jnp.arange(self.max_landmarks) == here)
+        touched = reached & (jnp.arange(self.max_landmarks) == landmark)
         countdown = jnp.where(touched, task.refresh_interval, countdown)
         return dataclasses.replace(state, life=life, countdown=countdown), reward, reached
 
     # Where the agent is, and what is there ---------------------------------------------------
 
     def cell(self, state: State, task: Task) -> jax.Array:
-        """The agent's cell, `int32[2]`."""
+        """Returns the agent's cell, `int32[2]`."""
         return motion.cell_of(state.position, task.cell_size)
 
     def pose(self, state: State) -> jax.Array:
@@ -264,11 +267,11 @@ class MazeWorld(Environment[Params, Task, State]):
 
     def active(self, state: State, task: Task) -> jax.Array:
         """The landmarks that are there, count and can be seen, `bool[L]`."""
-        there = jnp.arange(self.max_landmarks) < task.num_landmarks
-        return there & (state.countdown == 0) if self.survival else there
+        exists = jnp.arange(self.max_landmarks) < task.num_landmarks
+        return exists & (state.countdown == 0) if self.survival else exists
 
-    def exposed(self, state: State, task: Task) -> jax.Array:
-        """The cells that the agent sees now, `bool[N, N]`.
+    def visible_cells(self, state: State, task: Task) -> jax.Array:
+        """Returns the cells that the agent sees now, `bool[N, N]`.
 
         In the local view, and where moves have no heading, the window of cells around it; else what
         `rays` rays traverse.
@@ -303,7 +306,7 @@ class MazeWorld(Environment[Params, Task, State]):
         return spaces.Dict.of(image=image, pose=_real(4)) if self.with_pose else image
 
     def observe(self, state: State, task: Task) -> Any:
-        """What the agent sees, see the class: a picture, with the pose if asked for."""
+        """Returns the agent's view: a picture, with the pose if asked for."""
         active = self.active(state, task)
         image = self.image(state.position, state.heading, state.command, state.life, active, task)
         return {"image": image, "pose": self.pose(state)} if self.with_pose else image
@@ -348,7 +351,7 @@ class MazeWorld(Environment[Params, Task, State]):
         return first_person.render(camera, task, position, heading, active, bar)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What experts may see.
+        """Returns the state of the maze, for experts alone.
 
         Returns:
           walls: `bool[N, N]`.
@@ -370,7 +373,7 @@ class MazeWorld(Environment[Params, Task, State]):
             "cell": self.cell(state, task),
             "position": state.position / task.cell_size,
             "heading": state.heading,
-            "exposed": self.exposed(state, task),
+            "exposed": self.visible_cells(state, task),
             "command": state.command,
             "landmarks": task.landmarks,
             "landmark_at": task.landmark_at,
@@ -382,7 +385,7 @@ class MazeWorld(Environment[Params, Task, State]):
         }
 
     def describe(self, state: State, task: Task) -> str:
-        """Where the agent is and what it is to do, in words."""
+        """Describes the agent's place and its target in words."""
         return words.describe(self.mode, self.actions, state, task)
 
     def render(self, state: State, task: Task) -> jax.Array:

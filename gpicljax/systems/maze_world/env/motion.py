@@ -1,4 +1,4 @@
-"""How the agent moves: cell by cell with or without a heading, or continuously with collisions.
+"""Motion of the agent: cell by cell with or without a heading, or continuous with collisions.
 
 Source: appendix A.5 of the GPICL paper and its reference simulator, Xenoverse's MazeWorld v1.
 """
@@ -21,22 +21,22 @@ _CORNER = 0.708  # cells from a wall cell's middle to its corners, as the refere
 
 
 def cell_of(position: jax.Array, cell_size: jax.Array) -> jax.Array:
-    """The cell, `int32[2]`, of a position, float `[2]` in metres."""
+    """Returns the cell, `int32[2]`, of a position, float `[2]` in metres."""
     return jnp.floor(position / cell_size).astype(jnp.int32)
 
 
 def middle_of(cell: jax.Array, cell_size: jax.Array) -> jax.Array:
-    """The position, float `[2]` in metres, of the middle of a cell, `int32[2]`."""
+    """Returns the position, float `[2]` in metres, of the middle of a cell, `int32[2]`."""
     return (cell + 0.5).astype(cell_size.dtype) * cell_size
 
 
 def quarter_of(heading: jax.Array) -> jax.Array:
-    """The nearest quarter of a turn, `int32[]` in 0 .. 3: +x, +y, -x, -y."""
+    """Returns the nearest quarter of a turn, `int32[]` in 0 .. 3: +x, +y, -x, -y."""
     return jnp.round(heading / (np.pi / 2)).astype(jnp.int32) % 4
 
 
 def _go(walls: jax.Array, cell: jax.Array, way: jax.Array) -> jax.Array:
-    """The next cell, `int32[2]`: the same one where a wall is in the way."""
+    """Returns the next cell, `int32[2]`: the same one where a wall is in the way."""
     ahead = cell + way
     return jnp.where(walls[ahead[0], ahead[1]], cell, ahead)
 
@@ -44,7 +44,7 @@ def _go(walls: jax.Array, cell: jax.Array, way: jax.Array) -> jax.Array:
 def turn_or_go(
     walls: jax.Array, cell: jax.Array, quarter: jax.Array, action: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """One of five actions: stay, turn left, turn right, one cell back, one cell forward.
+    """Returns one of five actions: stay, turn left, turn right, one cell back, one cell forward.
 
     Args:
       walls: `bool[N, N]`.
@@ -110,7 +110,7 @@ def drive(
     action: jax.Array,
     cell_size: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """One step of 0.1 s of continuous motion, in ten substeps with soft collisions.
+    """Runs one step of 0.1 s of continuous motion, in ten substeps with soft collisions.
 
     Args:
       walls: `bool[N, N]`.
@@ -132,13 +132,13 @@ def drive(
         position, heading = pose
         middle = heading + turn / 2
         position = position + way * jnp.stack([jnp.cos(middle), jnp.sin(middle)])
-        return position + push(walls, position, cell_size), wrapped(heading + turn)
+        return position + push(walls, position, cell_size), wrap_heading(heading + turn)
 
     return jax.lax.fori_loop(0, NUM_SUBSTEPS, substep, (position, heading))
 
 
-def wrapped(heading: jax.Array) -> jax.Array:
-    """The heading in [0, 2 pi)."""
+def wrap_heading(heading: jax.Array) -> jax.Array:
+    """Returns the heading in [0, 2 pi)."""
     full = jnp.asarray(2 * np.pi, heading.dtype)
     heading = heading % full
     # The remainder of a tiny negative angle rounds to a whole turn.

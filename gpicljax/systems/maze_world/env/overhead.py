@@ -28,12 +28,12 @@ _ARROW = np.array([(0.46, 0.0), (-0.38, 0.26), (-0.2, 0.0), (-0.38, -0.26)])
 
 
 def pixels_per_cell(cap: int) -> int:
-    """The usual `pixels` for a maze of at most `cap` cells on a side."""
+    """Returns the usual `pixels` for a maze of at most `cap` cells on a side."""
     return max(8, _SIDE // cap)
 
 
 def to_pixels(position: jax.Array | np.ndarray, pixels: int) -> jax.Array | np.ndarray:
-    """Where positions lie in a picture.
+    """Returns positions as pixels of a picture.
 
     Args:
       position: float `[..., 2]`, x and y in cells; the middle of cell (i, j) is (i + 0.5, j + 0.5).
@@ -47,7 +47,7 @@ def to_pixels(position: jax.Array | np.ndarray, pixels: int) -> jax.Array | np.n
 
 @functools.cache
 def wall_colours(textures: str) -> np.ndarray:
-    """The mean colours, float `[W, 3]` in 0 .. 255, of a registered texture set's walls."""
+    """Returns the mean colours, float `[W, 3]` in 0 .. 255, of a registered texture set's walls."""
     return np.asarray(texture_sets.texture_set(textures).walls, np.float64).mean((1, 2))
 
 
@@ -58,7 +58,7 @@ def _spread(cells: jax.Array, pixels: int) -> jax.Array:
 
 
 def plan(task: Task, textures: str, pixels: int) -> jax.Array:
-    """The maze without anything in it.
+    """Returns the maze without anything in it.
 
     Args:
       task: the maze.
@@ -98,7 +98,7 @@ def plan(task: Task, textures: str, pixels: int) -> jax.Array:
 
 
 def _middle_distance(cap: int, pixels: int) -> jax.Array:
-    """Each pixel's distance, in pixels, from the middle of its cell."""
+    """Returns each pixel's distance, in pixels, from the middle of its cell."""
     offset = (np.arange(cap * pixels) % pixels) + 0.5 - pixels / 2
     return jnp.asarray(np.hypot(offset[:, None], offset[None]), jnp.result_type(float))
 
@@ -106,7 +106,7 @@ def _middle_distance(cap: int, pixels: int) -> jax.Array:
 def with_landmarks(
     picture: jax.Array, task: Task, active: jax.Array, target: jax.Array, pixels: int
 ) -> jax.Array:
-    """The picture with a disc for each landmark.
+    """Returns the picture with a disc for each landmark.
 
     Args:
       picture: float `[N * pixels, N * pixels, 3]`.
@@ -119,15 +119,15 @@ def with_landmarks(
       A picture.
     """
     landmark = _spread(task.landmark_at.astype(jnp.int32), pixels)
-    there, index = landmark >= 0, jnp.maximum(landmark, 0)
+    has_landmark, index = landmark >= 0, jnp.maximum(landmark, 0)
     colour = jnp.asarray(texture_sets.LANDMARK_COLOURS)[index].astype(picture.dtype)
     distance = _middle_distance(task.walls.shape[0], pixels)
     far = float(2 * pixels)
 
     def shape(condition: jax.Array, radius: float) -> jax.Array:
-        return jnp.where(there & condition, distance - radius * pixels, far)
+        return jnp.where(has_landmark & condition, distance - radius * pixels, far)
 
-    every = jnp.ones_like(there)
+    every = jnp.ones_like(has_landmark)
     picture = drawing.paint(picture, shape(landmark == target, _TARGET), INK)
     picture = drawing.paint(picture, shape(landmark == target, _TARGET - 0.06), PAPER)
     picture = drawing.paint(picture, shape(every, _LANDMARK + 0.04), INK)
@@ -139,7 +139,7 @@ def with_landmarks(
 def with_agent(
     picture: jax.Array, position: jax.Array, heading: jax.Array | None, pixels: int
 ) -> jax.Array:
-    """The picture with the agent in it.
+    """Returns the picture with the agent in it.
 
     Args:
       picture: float `[N * pixels, N * pixels, 3]`.
@@ -173,7 +173,7 @@ def render(
     textures: str,
     pixels: int | None = None,
 ) -> jax.Array:
-    """The maze with its landmarks and the agent.
+    """Returns the maze with its landmarks and the agent.
 
     Args:
       task: the maze.

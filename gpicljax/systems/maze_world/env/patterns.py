@@ -41,7 +41,7 @@ def _rough(rng: np.random.Generator, rows: int, columns: int, octaves: int = 4) 
     return (total - total.min()) / (total.max() - total.min())
 
 
-def _coloured(share: np.ndarray, low: Colour, high: Colour) -> np.ndarray:
+def _blend(share: np.ndarray, low: Colour, high: Colour) -> np.ndarray:
     """From `low` at 0 to `high` at 1."""
     share = np.clip(share, 0, 1)[..., None]
     return (1 - share) * np.array(low) + share * np.array(high)
@@ -84,7 +84,7 @@ def brick(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
     """Courses of bricks, each a little different."""
     inside, tone = _stones(rng, rows=4, columns=2, joint=1.6)
     light = 0.78 + 0.3 * tone + 0.3 * (_rough(rng, 8, 8) - 0.5)
-    return _coloured(inside, joint, (0, 0, 0)) + _lit(_coloured(inside, (0, 0, 0), main), light)
+    return _blend(inside, joint, (0, 0, 0)) + _lit(_blend(inside, (0, 0, 0), main), light)
 
 
 def blocks(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
@@ -92,7 +92,7 @@ def blocks(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
     inside, tone = _stones(rng, rows=2, columns=1, joint=2.5)
     slope = inside - np.roll(inside, 2, axis=0)
     light = 0.75 + 0.25 * tone + 0.45 * (_rough(rng, 6, 6) - 0.5) - 0.25 * slope
-    return _lit(_coloured(inside, joint, main), light)
+    return _lit(_blend(inside, joint, main), light)
 
 
 def tiles(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
@@ -100,7 +100,7 @@ def tiles(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
     inside, _ = _stones(rng, rows=4, columns=2, joint=1.4, shift=0.0)
     odd = (np.floor(_ROW / 16) + np.floor(_COLUMN / 32)) % 2
     shine = 1.15 - 0.35 * (_ROW % 16) / 16
-    return _lit(_coloured(inside, joint, main), shine * (0.72 + 0.36 * odd))
+    return _lit(_blend(inside, joint, main), shine * (0.72 + 0.36 * odd))
 
 
 def planks(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
@@ -112,14 +112,14 @@ def planks(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
     rings = 0.5 + 0.5 * np.sin(2 * np.pi * (4 * _noise(rng, 2, 8) + _COLUMN / 4))
     edge = np.minimum(_COLUMN % width, width - _COLUMN % width)
     light = 0.7 + 0.3 * rng.random(boards)[board] + 0.35 * (grain - 0.5) + 0.14 * (rings - 0.5)
-    return _lit(_coloured(np.clip(edge - 0.4, 0, 1), joint, main), light)
+    return _lit(_blend(np.clip(edge - 0.4, 0, 1), joint, main), light)
 
 
 def cobbles(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
     """Rounded stones in mortar."""
     border, tone = _cells(rng, side=5)
     light = 0.62 + 0.3 * tone + 0.3 * np.clip(border / 9, 0, 1) + 0.2 * (_rough(rng, 8, 8) - 0.5)
-    return _lit(_coloured(border / 2.2 - 0.3, joint, main), light)
+    return _lit(_blend(border / 2.2 - 0.3, joint, main), light)
 
 
 def mossy(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
@@ -132,16 +132,16 @@ def mossy(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
 
 
 def plaster(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """A rough even surface with stains."""
+    """Returns a rough even surface with stains."""
     stains = np.clip(2.2 * (_rough(rng, 3, 3, 5) - 0.5), 0, 1)
-    return _lit(_coloured(stains, main, joint), 0.85 + 0.3 * _rough(rng, 16, 16, 3))
+    return _lit(_blend(stains, main, joint), 0.85 + 0.3 * _rough(rng, 16, 16, 3))
 
 
 def strata(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
     """Wavy layers one above the other."""
     wave = _ROW / SIZE * 4 + 0.9 * _noise(rng, 3, 3)
     share = 0.5 + 0.5 * np.sin(2 * np.pi * wave)
-    return _lit(_coloured(share, joint, main), 0.8 + 0.35 * _rough(rng, 12, 6))
+    return _lit(_blend(share, joint, main), 0.8 + 0.35 * _rough(rng, 12, 6))
 
 
 def plates(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
@@ -150,7 +150,7 @@ def plates(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
     light = 0.8 + 0.15 * tone + 0.3 * (_noise(rng, 32, 2) - 0.5)
     away = np.hypot((_ROW + 6) % 32 - 12 + 0.0, ((_COLUMN + 3) % 16 - 8) * 2.0)
     rivet = np.clip(3.2 - away, 0, 1)
-    return _lit(_coloured(inside * (1 - 0.7 * rivet), joint, main), light + 0.35 * rivet)
+    return _lit(_blend(inside * (1 - 0.7 * rivet), joint, main), light + 0.35 * rivet)
 
 
 def weave(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
@@ -158,7 +158,7 @@ def weave(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
     a, b = (_COLUMN + _ROW) % 32, (_COLUMN - _ROW) % 32
     over = (a < 16) ^ (b < 16)
     ridge = np.where(over, np.sin(np.pi * (a % 16) / 16), np.sin(np.pi * (b % 16) / 16))
-    return _lit(_coloured(over * 1.0, joint, main), 0.5 + 0.5 * ridge + 0.2 * _rough(rng, 16, 16))
+    return _lit(_blend(over * 1.0, joint, main), 0.5 + 0.5 * ridge + 0.2 * _rough(rng, 16, 16))
 
 
 WALLS: tuple[Pattern, ...] = (
@@ -169,16 +169,18 @@ CEILINGS: tuple[Pattern, ...] = (planks, plaster, plates, blocks, weave)
 
 
 def texels(colours: np.ndarray) -> np.ndarray:
-    """As bytes, `uint8[64, 64, 3]`."""
+    """Returns colours as bytes, `uint8[64, 64, 3]`."""
     return np.floor(255 * np.clip(colours, 0, 1) + 0.5).astype(np.uint8)
 
 
 def draw(rng: np.random.Generator, kinds: tuple[Pattern, ...]) -> np.ndarray:
-    """One of the patterns in random colours, `uint8[64, 64, 3]`."""
+    """Returns one of the patterns in random colours, `uint8[64, 64, 3]`."""
     pattern = kinds[rng.integers(len(kinds))]
-    hue, other = rng.random(), rng.normal(0, 0.12)
+    hue, hue_shift = rng.random(), rng.normal(0, 0.12)
     main = colorsys.hsv_to_rgb(hue, rng.uniform(0.1, 0.8), rng.uniform(0.5, 0.95))
-    second = colorsys.hsv_to_rgb((hue + other) % 1, rng.uniform(0.1, 0.7), rng.uniform(0.2, 0.5))
+    second = colorsys.hsv_to_rgb(
+        (hue + hue_shift) % 1, rng.uniform(0.1, 0.7), rng.uniform(0.2, 0.5)
+    )
     colours = pattern(rng, main, second)
     if rng.random() < 0.5:
         colours = colours[:, ::-1]

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gpicljax.envs._stages import stage
+from gpicljax.envs._stages import run_stage
 from gpicljax.systems.maze_world.env import rays, shading
 from gpicljax.systems.maze_world.env.rays import Mazes, Rays, Screen, Shots
 from gpicljax.typing import ArrayTree
@@ -59,7 +59,7 @@ def _bytes(colours: jax.Array) -> jax.Array:
 
 
 def _with_bar(screen: Screen, bar: jax.Array, strip: jax.Array) -> jax.Array:
-    """The bar painted over its rows, `uint32[F, h, W]`; `bar` is that of `Shots`."""
+    """Returns the bar painted over its rows, `uint32[F, h, W]`; `bar` is that of `Shots`."""
     column = np.arange(screen.width, dtype=np.int32)
     covered = (column >= bar[:, :1]) & (column < bar[:, 1:2])
     colour = lax.bitcast_convert_type(bar[:, 2], jnp.uint32)
@@ -132,7 +132,7 @@ def _tile(
     light = _light(table)
     texels = jnp.asarray(table)
     bits = lax.bitcast_convert_type(shots.pose[0, 2], jnp.uint32)
-    apart = functools.partial(stage, (bits * bits) & 3 != 2)  # no square is
+    apart = functools.partial(run_stage, (bits * bits) & 3 != 2)  # no square is
 
     def walls(mazes: Mazes, shots: Shots, cast: Rays, reached: rays.Reached) -> Any:
         depth = reached.depth(cast)
@@ -147,7 +147,7 @@ def _tile(
     depth, overlaps = apart(walls, mazes, shots, cast, reached)
     columns, rows = apart(records, mazes, shots, depth, reached)
 
-    def seen_through(
+    def draw_with_beams(
         slots: int, words: jax.Array, mazes: Mazes, shots: Shots, cast: Rays, depth: jax.Array
     ) -> jax.Array:
         if not slots:
@@ -160,20 +160,20 @@ def _tile(
     # The programs by how many beams they have room for. A frame gets the same from all that do.
     most = mazes.landmarks.shape[1]
     slots = [n for n in (0, 1, shading.FEW) if n < most] + [most]
-    programs = [functools.partial(seen_through, n) for n in slots]
+    programs = [functools.partial(draw_with_beams, n) for n in slots]
 
     def paint(start: jax.Array, result: jax.Array) -> jax.Array:
-        own, *records = _part((shots, columns, rows), start, together)
-        words = apart(functools.partial(shading.pixels, screen, light), mazes, own, *records)
+        tile_shots, *records = _part((shots, columns, rows), start, together)
+        words = apart(functools.partial(shading.pixels, screen, light), mazes, tile_shots, *records)
         room = np.array(slots[:-1], np.int32)
         needed = jnp.sum(jnp.max(_part(overlaps, start, together)) > room, dtype=jnp.int32)
-        scene = mazes, own, *_part((cast, depth), start, together)
+        scene = mazes, tile_shots, *_part((cast, depth), start, together)
         colours = lax.switch(needed, programs, words, *scene)
 
         top, bottom = (np.int32(row) for row in screen.bar_rows())
 
         def write(i: jax.Array, result: jax.Array) -> jax.Array:
-            frame, bar = _part((colours, own.bar), i, 1)
+            frame, bar = _part((colours, tile_shots.bar), i, 1)
             corner = first + start + i, np.int32(0), np.int32(0), np.int32(0)
             result = lax.dynamic_update_slice(result, _bytes(frame), corner)
             strip = _bytes(_with_bar(screen, bar, frame[:, top:bottom]))

@@ -1,4 +1,4 @@
-"""Which walls and beams the rays of a camera's columns meet, for a batch of poses.
+"""Rays of a camera's columns, and the walls and beams that they meet, for a batch of poses.
 
 Frames come first and columns last: F frames of M mazes, L landmarks, H rows, W columns. Depths are
 distances along the heading. All is float32 whatever JAX's default is.
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gpicljax.batching import unless_known
+from gpicljax.batching import bound_rounds
 
 # A ray's word: the cell it is in and two flags.
 _CELL, _ACROSS, _STOPPED = (np.uint32(v) for v in ((1 << 24) - 1, 1 << 30, 1 << 31))
@@ -22,7 +22,7 @@ _LANDMARK, _NONE = np.uint32(15), np.uint32(0xFFFFFFFF)
 
 
 class Mazes(NamedTuple):
-    """What frames read of their mazes.
+    """The mazes, as far as frames need them.
 
     Attributes:
       cells: `uint16[M, N, N]`, 0 where open, otherwise 1 + the wall's texture.
@@ -38,7 +38,7 @@ class Mazes(NamedTuple):
 
 
 class Shots(NamedTuple):
-    """What is taken of them.
+    """The frames to draw of mazes.
 
     Attributes:
       maze: `int32[F]`, the maze that a frame shows.
@@ -82,13 +82,13 @@ class Screen(NamedTuple):
         return ((2 * np.arange(h) + 1 - h) * (self.slope / self.width)).astype(np.float32)
 
     def bar_rows(self) -> tuple[int, int]:
-        """The bar's first row and its last + 1."""
+        """Returns the bar's first row and its last + 1."""
         first = self.height // 10
         return first, max(3 * self.height // 20, first + 1)
 
 
 class Rays(NamedTuple):
-    """Where rays start and how far they have to go.
+    """Starts, directions and limits of rays.
 
     Attributes:
       x: `float32[F, 1]`, position in cells.
@@ -110,7 +110,7 @@ class Rays(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Where rays ended.
+    """The ends of rays.
 
     Attributes:
       word: `uint32[F, W]`, the cell and by which kind of face it was entered.
@@ -145,7 +145,7 @@ def directions(screen: Screen, heading: jax.Array) -> tuple[jax.Array, jax.Array
 
 
 def cast(screen: Screen, mazes: Mazes, shots: Shots) -> Rays:
-    """The rays of all columns."""
+    """Returns the rays of all columns."""
     geometry = mazes.geometry[shots.maze]
     size = geometry[:, :1]
     x, y = directions(screen, shots.pose[:, 2])
@@ -180,7 +180,7 @@ def trace(mazes: Mazes, shots: Shots, rays: Rays) -> Reached:
 
     def any_left(carry: tuple[jax.Array, Reached]) -> jax.Array:
         count, reached = carry
-        left = unless_known(lambda word: jnp.any(word < _STOPPED), True, reached.word)
+        left = bound_rounds(lambda word: jnp.any(word < _STOPPED), True, reached.word)
         return (count < 2 * n) & left
 
     def onward(carry: tuple[jax.Array, Reached]) -> tuple[jax.Array, Reached]:
@@ -202,25 +202,25 @@ def trace(mazes: Mazes, shots: Shots, rays: Rays) -> Reached:
 
 
 def _beam_words(mazes: Mazes, shots: Shots, rays: Rays, depth: jax.Array) -> list[jax.Array]:
-    """Each landmark's beams, `uint32[F, W]`."""
+    """Returns each landmark's beams, `uint32[F, W]`."""
     end = jnp.minimum(depth, rays.limit)
     cells = mazes.landmarks[shots.maze]
     words = []
     for index in range(cells.shape[1]):
         cell = cells[:, index]
-        there = (cell[:, :1] >= 0) & ((shots.visible[:, None] >> index) & 1 > 0)
+        is_visible = (cell[:, :1] >= 0) & ((shots.visible[:, None] >> index) & 1 > 0)
         cell = cell.astype(jnp.float32)
         x = _entry(rays.x, cell[:, :1], rays.right, rays.along_x)
         y = _entry(rays.y, cell[:, 1:], rays.up, rays.along_y)
         enters, leaves = jnp.maximum(x, y), jnp.minimum(x + rays.along_x, y + rays.along_y)
-        seen = (enters < leaves) & (enters > 0) & (enters < end) & there
+        is_met = (enters < leaves) & (enters > 0) & (enters < end) & is_visible
         bits = lax.bitcast_convert_type(enters, jnp.uint32)
-        words.append(jnp.where(seen, (bits & ~_LANDMARK) | np.uint32(index), _NONE))
+        words.append(jnp.where(is_met, (bits & ~_LANDMARK) | np.uint32(index), _NONE))
     return words
 
 
 def count_beams(mazes: Mazes, shots: Shots, rays: Rays, depth: jax.Array) -> jax.Array:
-    """The most beams one behind the other in any column.
+    """Returns the most beams one behind the other in any column.
 
     Args:
       mazes: M.
@@ -240,7 +240,7 @@ def count_beams(mazes: Mazes, shots: Shots, rays: Rays, depth: jax.Array) -> jax
 def nearest_beams(
     slots: int, mazes: Mazes, shots: Shots, rays: Rays, depth: jax.Array
 ) -> jax.Array:
-    """The nearest `slots` beams, nearest first; see `count_beams` and `beam_depth`.
+    """Returns the nearest `slots` beams, nearest first; see `count_beams` and `beam_depth`.
 
     Returns:
       `uint32[slots, F, W]`.
@@ -256,7 +256,7 @@ def nearest_beams(
 
 
 def beam_depth(word: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Whether there is a beam, its depth in cells, and its landmark."""
+    """Returns whether there is a beam, its depth in cells, and its landmark."""
     depth = lax.bitcast_convert_type(word & ~_LANDMARK, jnp.float32)
-    seen = word != _NONE
-    return seen, jnp.where(seen, depth, 1), (word & _LANDMARK).astype(jnp.int32)
+    exists = word != _NONE
+    return exists, jnp.where(exists, depth, 1), (word & _LANDMARK).astype(jnp.int32)

@@ -52,7 +52,7 @@ class Columns(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What shading needs of each row of floor or ceiling, `int32[F, H]` each.
+    """Shading of each row of floor or ceiling, `int32[F, H]` each.
 
     Attributes:
       depth: metres.
@@ -85,7 +85,7 @@ class Beams(NamedTuple):
     added: jax.Array
 
 
-def _fixed(value: jax.Array, bits: int) -> jax.Array:
+def _to_fixed_point(value: jax.Array, bits: int) -> jax.Array:
     """`int32`, in units of 2^-bits."""
     return jnp.round(value * np.float32(1 << bits)).astype(jnp.int32)
 
@@ -95,7 +95,7 @@ def _turn(value: jax.Array) -> jax.Array:
     return ((value - jnp.floor(value)) * np.float32(1 << 24)).astype(jnp.int32) << 8
 
 
-def _unsigned(value: jax.Array) -> jax.Array:
+def _as_unsigned(value: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(value, jnp.uint32)
 
 
@@ -119,7 +119,7 @@ def _span(screen: Screen, geometry: jax.Array, depth: jax.Array) -> tuple[jax.Ar
 
 
 def _clarity(geometry: jax.Array, distance: jax.Array) -> jax.Array:
-    """What fog leaves of a colour at a distance in metres."""
+    """Returns the share of a colour that fog leaves at a distance in metres."""
     return 1 - jnp.clip(2 * distance / geometry[:, 3:4] - 1, 0, 1)
 
 
@@ -155,10 +155,10 @@ def columns(
     bright = jnp.abs(jnp.where(across, x, y)) / stretch * _clarity(geometry, metres * stretch)
     return Columns(
         *_span(screen, geometry, metres),
-        _fixed(metres, _DEPTH),
-        (texel << light) | _fixed(bright, light - 1).astype(jnp.uint32),
-        _fixed(x, _SLOPE),
-        _fixed(y, _SLOPE),
+        _to_fixed_point(metres, _DEPTH),
+        (texel << light) | _to_fixed_point(bright, light - 1).astype(jnp.uint32),
+        _to_fixed_point(x, _SLOPE),
+        _to_fixed_point(y, _SLOPE),
     )
 
 
@@ -174,29 +174,29 @@ def rows(screen: Screen, mazes: Mazes, shots: Shots) -> Rows:
     fog = jnp.where(below, bright * bright, bright)
     surface = mazes.surfaces[shots.maze]
     return Rows(
-        _fixed(depth, _DEPTH),
+        _to_fixed_point(depth, _DEPTH),
         jnp.where(below, surface[:, :1], surface[:, 1:]) * _TEXELS,
-        _fixed(bright, 2 * _LIGHT),
-        _fixed(bright - fog, 2 * _LIGHT),
-        _fixed(bright + fog, 2 * _LIGHT),
-        _fixed(fog * 2 * depth / reach, _LIGHT),
+        _to_fixed_point(bright, 2 * _LIGHT),
+        _to_fixed_point(bright - fog, 2 * _LIGHT),
+        _to_fixed_point(bright + fog, 2 * _LIGHT),
+        _to_fixed_point(fog * 2 * depth / reach, _LIGHT),
     )
 
 
 def beams(screen: Screen, mazes: Mazes, shots: Shots, nearest: jax.Array) -> Beams:
     """Records of beams, given `rays.nearest_beams`."""
     geometry = mazes.geometry[shots.maze]
-    seen, cells, landmark = rays.beam_depth(nearest)
+    exists, cells, landmark = rays.beam_depth(nearest)
     metres = cells * geometry[:, :1]
     weight = ((1 - KEEP) * KEEP ** np.arange(len(nearest))).astype(np.float32)[:, None, None]
-    share = jnp.where(seen, weight * _clarity(geometry, metres * screen.stretch()), 0)
+    share = jnp.where(exists, weight * _clarity(geometry, metres * screen.stretch()), 0)
     top, height = _span(screen, geometry, metres)
     colours = jnp.asarray(textures.LANDMARK_COLOURS, jnp.float32)
     total = [
         jnp.cumsum(share * colours[:, channel].at[landmark].get(mode="clip"), axis=0)
         for channel in range(3)
     ]
-    return Beams(top, jnp.where(seen, height, 0), _pack(*total))
+    return Beams(top, jnp.where(exists, height, 0), _pack(*total))
 
 
 def pixels(
@@ -206,22 +206,22 @@ def pixels(
     column = jax.tree.map(lambda v: v[:, None, :], columns)
     row = jax.tree.map(lambda v: v[:, :, None], rows)
     x, y = (_turn(shots.pose[:, axis])[:, None, None] for axis in (0, 1))
-    u = _unsigned(x + row.depth * column.x) >> _TO_TEXEL
-    v = _unsigned(y + row.depth * column.y) >> _TO_TEXEL
-    stretch = _fixed(jnp.asarray(screen.stretch()), _LIGHT)
+    u = _as_unsigned(x + row.depth * column.x) >> _TO_TEXEL
+    v = _as_unsigned(y + row.depth * column.y) >> _TO_TEXEL
+    stretch = _to_fixed_point(jnp.asarray(screen.stretch()), _LIGHT)
     bright = jnp.minimum(jnp.maximum(row.start - row.fall * stretch, row.dark), row.bright)
-    bright = _unsigned(bright) >> (2 * _LIGHT - light + 1)
-    flat = ((_unsigned(row.surface) | (v << 6) | u) << light) | bright
+    bright = _as_unsigned(bright) >> (2 * _LIGHT - light + 1)
+    flat = ((_as_unsigned(row.surface) | (v << 6) | u) << light) | bright
     # Metres below the floor: a texture's first row is the upper one.
-    down = _fixed(jnp.asarray(screen.rows()), _SLOPE)[:, None]
+    down = _to_fixed_point(jnp.asarray(screen.rows()), _SLOPE)[:, None]
     eye = _turn(mazes.geometry[shots.maze, 2])[:, None, None]
-    v = _unsigned(down * column.depth - eye) >> _TO_TEXEL
+    v = _as_unsigned(down * column.depth - eye) >> _TO_TEXEL
     wall = column.word + (v << (6 + light))
     return jnp.where(_inside(flat, column.top, column.height), wall, flat)
 
 
 def colours(light: int, table: jax.Array, words: jax.Array, beams: Beams | None) -> jax.Array:
-    """What is seen through the beams.
+    """Returns the pixels seen through the beams.
 
     Args:
       light: bits for brightness in a word.
@@ -239,11 +239,11 @@ def colours(light: int, table: jax.Array, words: jax.Array, beams: Beams | None)
         kept = np.round(KEEP ** np.arange(1, slots + 1) * (1 << _SHADE)).astype(np.uint32)
 
         def further(slot: Any, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            top, height, some = (v[slot][:, None] for v in beams)
+            top, height, light_of_beam = (v[slot][:, None] for v in beams)
             inside = _inside(words, top, height)
             keep, added = carry
-            here = jnp.asarray(kept)[slot]
-            return jnp.where(inside, here, keep), jnp.where(inside, some, added)
+            kept_share = jnp.asarray(kept)[slot]
+            return jnp.where(inside, kept_share, keep), jnp.where(inside, light_of_beam, added)
 
         if slots <= FEW:
             for slot in range(slots):
@@ -262,6 +262,6 @@ def colours(light: int, table: jax.Array, words: jax.Array, beams: Beams | None)
 
 
 def _inside(like: jax.Array, top: jax.Array, height: jax.Array) -> jax.Array:
-    """Where a pixel's row is one of `height` rows from `top` on."""
+    """Marks the pixels whose row is one of `height` rows from `top` on."""
     line = lax.broadcasted_iota(jnp.int32, like.shape, 1)
-    return _unsigned(line - top) < _unsigned(height)
+    return _as_unsigned(line - top) < _as_unsigned(height)

@@ -72,12 +72,12 @@ class TextureSet:
 
     def __post_init__(self) -> None:
         for name in ("walls", "grounds", "ceilings"):
-            given = getattr(self, name)
-            shape, dtype = np.shape(given), getattr(given, "dtype", type(given).__name__)
+            textures = getattr(self, name)
+            shape, dtype = np.shape(textures), getattr(textures, "dtype", type(textures).__name__)
             fine = dtype == np.uint8 and shape[1:] == (SIZE, SIZE, 3) and shape[0] >= 1
-            accepted = f"uint8[N, {SIZE}, {SIZE}, 3] with N >= 1"
-            check(fine, name, f"{dtype}{list(shape)}", accepted)
-            array = np.array(given)
+            accepted_values = f"uint8[N, {SIZE}, {SIZE}, 3] with N >= 1"
+            check(fine, name, f"{dtype}{list(shape)}", accepted_values)
+            array = np.array(textures)
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         walls, total = len(self.walls), len(self.walls) + len(self.grounds) + len(self.ceilings)
@@ -119,24 +119,24 @@ def registered_textures() -> list[str]:
 
 
 def texture_set(name: str) -> TextureSet:
-    """The set of that name.
+    """Returns the set of that name.
 
     Raises:
       ValueError: if there is none (the nearest name is suggested), or what was registered does not
         make one.
     """
     check_choice("textures", name, registered_textures())
-    return _made(name)
+    return _make(name)
 
 
 @functools.cache
-def _made(name: str) -> TextureSet:
+def _make(name: str) -> TextureSet:
     source = _SOURCES[name]
-    made = source if isinstance(source, TextureSet) else source()
-    if not isinstance(made, TextureSet):
-        kind = type(made).__name__
+    texture_set = source if isinstance(source, TextureSet) else source()
+    if not isinstance(texture_set, TextureSet):
+        kind = type(texture_set).__name__
         raise ValueError(refusal(f"textures {name!r}", kind, "a function that makes a TextureSet"))
-    return made
+    return texture_set
 
 
 @functools.cache
@@ -153,7 +153,7 @@ def table(name: str) -> np.ndarray:
 
 
 def random_textures(seed: int, walls: int, grounds: int, ceilings: int) -> TextureSet:
-    """A set of random patterns in random colours.
+    """Returns a set of random patterns in random colours.
 
     Args:
       seed: the same seed and numbers make the same set.

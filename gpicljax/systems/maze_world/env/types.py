@@ -1,4 +1,4 @@
-"""What Maze World's functions pass to each other: `Params`, `Task`, `State`.
+"""The pytrees of Maze World: `Params`, `Task`, `State`.
 
 Coordinates: x runs along the first axis of the maze's arrays and y along the second; cell (i, j)
 covers `[i, i + 1) x [j, j + 1)` cells, times `cell_size` in metres. A heading of 0 looks along +x

@@ -15,7 +15,7 @@ WAYS = ("+x", "+y", "-x", "-y")
 
 
 def describe(mode: str, actions: str, state: State, task: Task) -> str:
-    """Where the agent is, and its target or what is left of its life.
+    """Describes the agent's place, and its target or what is left of its life.
 
     Args:
       mode: `MazeWorld.mode`.
@@ -33,9 +33,9 @@ def describe(mode: str, actions: str, state: State, task: Task) -> str:
     parts.append(f"step {int(state.steps)} of {int(task.horizon)}")
     cells = np.asarray(task.landmarks).tolist()[: int(task.num_landmarks)]
     if mode == "navigation":
-        wanted = int(state.command)
-        x, y = cells[wanted]
-        parts.append(f"go to {COLOURS[wanted]} at ({x}, {y})")
+        target = int(state.command)
+        x, y = cells[target]
+        parts.append(f"go to {COLOURS[target]} at ({x}, {y})")
         return ", ".join([*parts, f"{int(state.command_index)} reached so far"])
     parts.append(f"life {float(state.life):.2f} of {float(task.max_life):.2f}")
     values, waits = np.asarray(task.landmark_rewards), np.asarray(state.countdown)

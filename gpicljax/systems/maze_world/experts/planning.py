@@ -1,4 +1,4 @@
-"""Where to go and how: costs of getting somewhere over what is known of a maze, for a whole batch.
+"""Costs of ways over what is known of a maze, and the ways themselves, for a whole batch.
 
 Entering a cell known to be free costs 1 and one that is not known costs 10; known walls are
 impassable. The batch is the *last* axis of everything in this file, and mazes are flat lists of
@@ -28,7 +28,7 @@ FAR_AWAY = 2**28
 NEIGHBOURS = np.array([(-1, 0), (1, 0), (0, 1), (0, -1)], np.int32)
 
 
-def bordered(x: jax.Array) -> jax.Array:
+def add_border(x: jax.Array) -> jax.Array:
     """`[B, N, N]` as `[P^2, B]` with P = N + 2, zero in the added ring."""
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1)))
     return x.reshape(x.shape[0], -1).T
@@ -40,14 +40,16 @@ def place(cell: jax.Array, size: int) -> jax.Array:
 
 
 def steps_to_neighbours(size: int) -> tuple[int, ...]:
-    """How far a cell's neighbours are along the list of P^2 cells, in the order of `NEIGHBOURS`."""
+    """Returns the distances of a cell's neighbours along the list of P^2 cells, in the order of
+    `NEIGHBOURS`.
+    """
     return tuple(int(dx) * (size + 2) + int(dy) for dx, dy in NEIGHBOURS)
 
 
 # Sets of instances as bits -----------------------------------------------------------------------
 
 
-def packed(x: jax.Array) -> jax.Array:
+def pack_batch(x: jax.Array) -> jax.Array:
     """`bool[B, ...]` as `uint32[..., ceil(B / 32)]`: one bit per instance."""
     spare = -x.shape[0] % 32
     x = jnp.pad(x, ((0, spare), *((0, 0),) * (x.ndim - 1)))
@@ -59,20 +61,20 @@ def packed(x: jax.Array) -> jax.Array:
 
 def packed_cells(x: jax.Array) -> jax.Array:
     """`bool[B, N, N]` as `uint32[P^2, ceil(B / 32)]`, no bit set in the added ring."""
-    words = jnp.pad(packed(x), ((1, 1), (1, 1), (0, 0)))
+    words = jnp.pad(pack_batch(x), ((1, 1), (1, 1), (0, 0)))
     return words.reshape(-1, words.shape[-1])
 
 
-def marked(places: jax.Array, where: jax.Array, size: int) -> jax.Array:
-    """One cell for each instance, as `uint32[P^2, ceil(B / 32)]`.
+def mark_cells(places: jax.Array, has_place: jax.Array, size: int) -> jax.Array:
+    """Returns one marked cell for each instance, as `uint32[P^2, ceil(B / 32)]`.
 
     Args:
       places: `int32[B]`, see `place`.
-      where: `bool[B]`, False for no cell at all.
+      has_place: `bool[B]`, False for no cell at all.
       size: N.
     """
     instance = jnp.arange(places.shape[0], dtype=jnp.uint32)
-    bit = jnp.where(where, jnp.uint32(1) << (instance & 31), jnp.uint32(0))
+    bit = jnp.where(has_place, jnp.uint32(1) << (instance & 31), jnp.uint32(0))
     words = jnp.zeros(((size + 2) ** 2, -(-places.shape[0] // 32)), jnp.uint32)
     return words.at[places, instance >> 5].add(bit)
 
@@ -83,13 +85,13 @@ class StepCosts(NamedTuple):
     Attributes:
       reached: `uint32[M, G]`, whether there is a cost.
       above_zero: `uint32[M, G]`, whether it is above 0.
-      ones: four of `uint32[M, G]`, digits of (cost - 1) modulo 10.
+      units: four of `uint32[M, G]`, digits of (cost - 1) modulo 10.
       tens: `uint32[D, M, G]`, digits of (cost - 1) divided by 10.
     """
 
     reached: jax.Array
     above_zero: jax.Array
-    ones: tuple[jax.Array, ...]
+    units: tuple[jax.Array, ...]
     tens: jax.Array
 
 
@@ -116,31 +118,35 @@ def step_costs(
     blank = jnp.zeros_like(free)
 
     def level(reached: jax.Array, waited: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """What is reached one cost on, the unknown cells that it touched, and what is new."""
-        beside = reached[: -2 * side] | reached[2 * side :]
-        beside |= reached[side - 1 : -side - 1] | reached[side + 1 : 1 - side]
-        now = reached[inner]
+        """Returns the cells reached one cost on, the unknown cells touched, and the new cells."""
+        neighbours = reached[: -2 * side] | reached[2 * side :]
+        neighbours |= reached[side - 1 : -side - 1] | reached[side + 1 : 1 - side]
+        reached_before = reached[inner]
         # Fused with the next level, this one would be computed several times.
         grown, touched = jax.lax.optimization_barrier(
-            (now | (beside & free) | waited, beside & unknown)
+            (reached_before | (neighbours & free) | waited, neighbours & unknown)
         )
-        return jax.lax.dynamic_update_slice(reached, grown, (side, 0)), touched, grown & ~now
+        return (
+            jax.lax.dynamic_update_slice(reached, grown, (side, 0)),
+            touched,
+            grown & ~reached_before,
+        )
 
     def block(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        number, _, reached, waiting, ones, tens = carry
-        before, waiting, ones, new = reached[inner], list(waiting), list(ones), []
+        number, _, reached, waiting, units, tens = carry
+        before, waiting, units, new = reached[inner], list(waiting), list(units), []
         for i in range(UNKNOWN):
             # What was touched nine levels ago had a neighbour ten levels ago: it is entered now.
             reached, waiting[i - 1], arrived = level(reached, waiting[i])
             new.append(arrived)
         for digit, i in itertools.product(range(4), range(UNKNOWN)):
             if i >> digit & 1:
-                ones[digit] |= new[i]
+                units[digit] |= new[i]
         added = reached[inner] & ~before
         places = jnp.arange(digits, dtype=jnp.uint32)[:, None, None]
         tens |= jnp.where((number >> places) & 1 == 1, added, jnp.uint32(0))
         going = _any_cell(added) & ~_any_cell(reached[inner] & goal)
-        return number + 1, (going != 0).any(), reached, tuple(waiting), tuple(ones), tens
+        return number + 1, (going != 0).any(), reached, tuple(waiting), tuple(units), tens
 
     carry = (
         jnp.zeros((), jnp.uint32),
@@ -150,12 +156,12 @@ def step_costs(
         (blank,) * 4,
         jnp.zeros((digits, *blank.shape), jnp.uint32),
     )
-    _, _, reached, _, ones, tens = jax.lax.while_loop(lambda carry: carry[1], block, carry)
-    return StepCosts(reached[inner], reached[inner] & ~start[inner], ones, tens)
+    _, _, reached, _, units, tens = jax.lax.while_loop(lambda carry: carry[1], block, carry)
+    return StepCosts(reached[inner], reached[inner] & ~start[inner], units, tens)
 
 
 def cost_at(costs: StepCosts, places: jax.Array, size: int) -> jax.Array:
-    """The costs at some cells, `int32[K, B]`, `FAR` where there is none.
+    """Returns the costs at some cells, `int32[K, B]`, `FAR` where there is none.
 
     Args:
       costs: from `step_costs`.
@@ -163,28 +169,28 @@ def cost_at(costs: StepCosts, places: jax.Array, size: int) -> jax.Array:
       size: N.
     """
     instance = jnp.arange(places.shape[-1], dtype=jnp.uint32)
-    row, group, lane = places - size - 2, instance >> 5, instance & 31
+    row, group, bit = places - size - 2, instance >> 5, instance & 31
 
-    def bit(words: jax.Array) -> jax.Array:
-        return ((words[row, group] >> lane) & 1).astype(jnp.int32)
+    def read_bit(words: jax.Array) -> jax.Array:
+        return ((words[row, group] >> bit) & 1).astype(jnp.int32)
 
-    cost = sum(bit(words) << k for k, words in enumerate(costs.ones))
-    cost += 10 * sum(bit(words) << k for k, words in enumerate(costs.tens))
-    cost = jnp.where(bit(costs.above_zero) == 1, cost + 1, 0)
-    return jnp.where(bit(costs.reached) == 1, cost, FAR)
+    cost = sum(read_bit(words) << k for k, words in enumerate(costs.units))
+    cost += 10 * sum(read_bit(words) << k for k, words in enumerate(costs.tens))
+    cost = jnp.where(read_bit(costs.above_zero) == 1, cost + 1, 0)
+    return jnp.where(read_bit(costs.reached) == 1, cost, FAR)
 
 
 def all_costs(costs: StepCosts, batch: int, size: int) -> jax.Array:
-    """The costs at all cells, `int32[P^2, B]`, `FAR` where there is none."""
-    lanes = jnp.arange(32, dtype=jnp.uint32)
+    """Returns the costs at all cells, `int32[P^2, B]`, `FAR` where there is none."""
+    bits = jnp.arange(32, dtype=jnp.uint32)
 
-    def bit(words: jax.Array) -> jax.Array:
-        return ((words[..., None] >> lanes) & 1).astype(jnp.int32)
+    def read_bit(words: jax.Array) -> jax.Array:
+        return ((words[..., None] >> bits) & 1).astype(jnp.int32)
 
-    cost = sum(bit(words) << k for k, words in enumerate(costs.ones))
-    cost += 10 * sum(bit(words) << k for k, words in enumerate(costs.tens))
-    cost = jnp.where(bit(costs.above_zero) == 1, cost + 1, 0)
-    cost = jnp.where(bit(costs.reached) == 1, cost, FAR).reshape(cost.shape[0], -1)
+    cost = sum(read_bit(words) << k for k, words in enumerate(costs.units))
+    cost += 10 * sum(read_bit(words) << k for k, words in enumerate(costs.tens))
+    cost = jnp.where(read_bit(costs.above_zero) == 1, cost + 1, 0)
+    cost = jnp.where(read_bit(costs.reached) == 1, cost, FAR).reshape(cost.shape[0], -1)
     ring = jnp.full((size + 2, batch), FAR, jnp.int32)
     return jnp.concatenate([ring, cost[:, :batch], ring])
 
@@ -207,13 +213,13 @@ def sweep_costs(entry: jax.Array, start: jax.Array, size: int) -> jax.Array:
     inner = slice(side, cells - side)
 
     def sweep(costs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        beside = jnp.minimum(costs[: -2 * side], costs[2 * side :])
-        beside = jnp.minimum(beside, costs[side - 1 : -side - 1])
-        beside = jnp.minimum(beside, costs[side + 1 : 1 - side])
-        now = costs[inner]
-        lower = jnp.where(entry[inner] < FAR_AWAY, beside + entry[inner], FAR_AWAY)
-        lower = jax.lax.optimization_barrier(jnp.minimum(lower, now))
-        return jax.lax.dynamic_update_slice(costs, lower, (side, 0)), (lower != now).any()
+        lowest_neighbour = jnp.minimum(costs[: -2 * side], costs[2 * side :])
+        lowest_neighbour = jnp.minimum(lowest_neighbour, costs[side - 1 : -side - 1])
+        lowest_neighbour = jnp.minimum(lowest_neighbour, costs[side + 1 : 1 - side])
+        current = costs[inner]
+        lower = jnp.where(entry[inner] < FAR_AWAY, lowest_neighbour + entry[inner], FAR_AWAY)
+        lower = jax.lax.optimization_barrier(jnp.minimum(lower, current))
+        return jax.lax.dynamic_update_slice(costs, lower, (side, 0)), (lower != current).any()
 
     def sweeps(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         costs = carry[0]
@@ -249,13 +255,13 @@ def descend(costs: jax.Array, target: jax.Array, size: int) -> jax.Array:
     def move(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         place, cost, turn, first = carry
         tried = place + steps[order[turn]].T  # [4, B]
-        found = flat[tried * batch + instance]
-        lower = found < cost
+        tried_costs = flat[tried * batch + instance]
+        lower = tried_costs < cost
         first = jnp.where(lower.any(0), place, first)
         turn_after = turn
         for k in (3, 2, 1, 0):  # the earliest counts
             place = jnp.where(lower[k], tried[k], place)
-            cost = jnp.where(lower[k], found[k], cost)
+            cost = jnp.where(lower[k], tried_costs[k], cost)
             turn_after = jnp.where(lower[k], (turn + k + 1) % 4, turn_after)
         # An end for targets that are out of reach.
         return place, jnp.where(lower.any(0), cost, 0), turn_after, first
@@ -269,7 +275,7 @@ def descend(costs: jax.Array, target: jax.Array, size: int) -> jax.Array:
 
 
 def best_neighbour(costs: jax.Array, heading: jax.Array | None) -> jax.Array:
-    """The direction, an index into `NEIGHBOURS`, in which costs are lowest: `int32[B]`.
+    """Returns the direction, an index into `NEIGHBOURS`, in which costs are lowest: `int32[B]`.
 
     Args:
       costs: `int32[4, B]`, of the neighbours.

@@ -66,7 +66,7 @@ _AROUND = [(0, 0)] + [
 
 
 class Memory(NamedTuple):
-    """What an agent remembers of its episode.
+    """An agent's memory of its episode.
 
     Attributes:
       kept: `bool[B, N, N]`, long-term memory.
@@ -111,85 +111,87 @@ def _inside(walls: jax.Array) -> jax.Array:
 
 
 def _navigate(
-    known: jax.Array, seen: dict[str, jax.Array], quarter: jax.Array | None, rule: Rule
+    known_cells: jax.Array, view: dict[str, jax.Array], quarter: jax.Array | None, rule: Rule
 ) -> tuple[jax.Array, jax.Array]:
-    """The next place, `int32[B]`, and the target's, -1 for "whatever is unknown"."""
-    batch, size = known.shape[:2]
-    here = planning.place(seen["cell"], size)
+    """Returns the next place, `int32[B]`, and the target's, -1 for "whatever is unknown"."""
+    batch, size = known_cells.shape[:2]
+    agent_place = planning.place(view["cell"], size)
     instance = jnp.arange(batch)
-    target_cell = seen["landmarks"][instance, seen["command"]]
+    target_cell = view["landmarks"][instance, view["command"]]
     target = planning.place(target_cell, size)
-    sure = known[instance, target_cell[:, 0], target_cell[:, 1]]
+    sure = known_cells[instance, target_cell[:, 0], target_cell[:, 1]]
 
-    free = planning.packed_cells(known & ~seen["walls"])
-    unknown = planning.packed_cells(~known & _inside(seen["walls"]))
-    goal = planning.marked(target, sure, size) | (unknown & ~planning.packed(sure))
-    agent = planning.marked(here, jnp.ones_like(sure), size)
+    free = planning.packed_cells(known_cells & ~view["walls"])
+    unknown = planning.packed_cells(~known_cells & _inside(view["walls"]))
+    goal = planning.mark_cells(target, sure, size) | (unknown & ~planning.pack_batch(sure))
+    agent = planning.mark_cells(agent_place, jnp.ones_like(sure), size)
     if rule == "default":
         costs = planning.step_costs(free, unknown, goal, agent, size)
         steps = jnp.asarray(planning.steps_to_neighbours(size), jnp.int32)
-        around = planning.cost_at(costs, here + steps[:, None], size)
-        chosen = here + steps[planning.best_neighbour(around, quarter)]
-        stay = (sure & (here == target)) | (around.min(0) >= planning.FAR)
-        return jnp.where(stay, here, chosen), jnp.where(sure, target, -1)
+        around = planning.cost_at(costs, agent_place + steps[:, None], size)
+        chosen = agent_place + steps[planning.best_neighbour(around, quarter)]
+        stay = (sure & (agent_place == target)) | (around.min(0) >= planning.FAR)
+        return jnp.where(stay, agent_place, chosen), jnp.where(sure, target, -1)
     costs = planning.step_costs(free, unknown, agent, goal, size)
     everywhere = planning.all_costs(costs, batch, size)
-    explored = _cheapest_unknown(everywhere, ~known & _inside(seen["walls"]))
+    explored = _cheapest_unknown(everywhere, ~known_cells & _inside(view["walls"]))
     target = jnp.where(sure, target, explored)
     return planning.descend(everywhere, target, size), target
 
 
 def _cheapest(totals: jax.Array) -> jax.Array:
-    """The place of the lowest of `int32[P^2, B]`, the first by row and column."""
+    """Returns the place of the lowest of `int32[P^2, B]`, the first by row and column."""
     lowest = totals.min(0)
     places = jnp.arange(totals.shape[0], dtype=jnp.int32)[:, None]
     return jnp.where(totals == lowest, places, totals.shape[0]).min(0)
 
 
 def _cheapest_unknown(costs: jax.Array, unknown: jax.Array) -> jax.Array:
-    there = planning.bordered(unknown)
-    return _cheapest(jnp.where(there, costs, jnp.iinfo(jnp.int32).max))
+    is_unknown = planning.add_border(unknown)
+    return _cheapest(jnp.where(is_unknown, costs, jnp.iinfo(jnp.int32).max))
 
 
-def _surveyed(known: jax.Array) -> jax.Array:
-    """How many of a cell and 16 around it are known, `int32[B, N, N]`."""
-    padded = jnp.pad(known, ((0, 0), (2, 2), (2, 2))).astype(jnp.int32)
-    size = known.shape[1]
+def _count_known_around(known_cells: jax.Array) -> jax.Array:
+    """Returns how many of a cell and 16 around it are known, `int32[B, N, N]`."""
+    padded = jnp.pad(known_cells, ((0, 0), (2, 2), (2, 2))).astype(jnp.int32)
+    size = known_cells.shape[1]
     return sum(
         (padded[:, 2 + dx : 2 + dx + size, 2 + dy : 2 + dy + size] for dx, dy in _AROUND),
-        jnp.zeros(known.shape, jnp.int32),
+        jnp.zeros(known_cells.shape, jnp.int32),
     )
 
 
 def _survive(
-    known: jax.Array,
+    known_cells: jax.Array,
     visited: jax.Array,
-    seen: dict[str, jax.Array],
+    view: dict[str, jax.Array],
     quarter: jax.Array | None,
     rule: Rule,
 ) -> tuple[jax.Array, jax.Array]:
-    """As `_navigate`, towards the landmark that promises most."""
-    batch, size = known.shape[:2]
-    instance, here = jnp.arange(batch), planning.place(seen["cell"], size)
-    cells, rewards, active = seen["landmarks"], seen["landmark_rewards"], seen["active"]
+    """Returns the next place and the target's, as `_navigate`, towards the most promising
+    landmark.
+    """
+    batch, size = known_cells.shape[:2]
+    instance, agent_place = jnp.arange(batch), planning.place(view["cell"], size)
+    cells, rewards, active = view["landmarks"], view["landmark_rewards"], view["active"]
     landmarks = planning.place(cells, size).T  # [L, B]
-    aware = known[instance[:, None], cells[..., 0], cells[..., 1]] & (cells[..., 0] >= 0)
-    inside = _inside(seen["walls"])
+    aware = known_cells[instance[:, None], cells[..., 0], cells[..., 1]] & (cells[..., 0] >= 0)
+    inside = _inside(view["walls"])
 
     # A landmark's value in steps: what it is worth divided by what a step costs.
-    steps_worth = rewards / seen["step_reward"][:, None]
+    steps_worth = rewards / view["step_reward"][:, None]
     harm = jnp.where(aware & active & (rewards < 0), steps_worth, 0) * _SCALE
-    entry = jnp.where(known, _SCALE, planning.UNKNOWN * _SCALE)
-    entry = jnp.where((known & seen["walls"]) | ~inside, 0, entry)  # 0: cannot be entered
-    entry = planning.bordered(entry)
+    entry = jnp.where(known_cells, _SCALE, planning.UNKNOWN * _SCALE)
+    entry = jnp.where((known_cells & view["walls"]) | ~inside, 0, entry)  # 0: cannot be entered
+    entry = planning.add_border(entry)
     extra = jnp.round(jnp.clip(harm, 0, 1e8)).astype(jnp.int32).T
     entry = entry.at[landmarks, instance].add(extra)  # absent ones lie in the added ring
     entry = jnp.where(entry > 0, entry, planning.FAR_AWAY)
     places = jnp.arange(entry.shape[0], dtype=jnp.int32)[:, None]
-    costs = planning.sweep_costs(entry, places == here, size)
+    costs = planning.sweep_costs(entry, places == agent_place, size)
 
     worth = jnp.where(
-        visited, steps_worth + seen["countdown"], _CURIOSITY / seen["step_reward"][:, None]
+        visited, steps_worth + view["countdown"], _CURIOSITY / view["step_reward"][:, None]
     )
     worthwhile = aware & (~visited | (rewards > 0))
     totals = costs[landmarks, instance].T + jnp.round(worth * _SCALE).astype(jnp.int32)
@@ -198,33 +200,35 @@ def _survive(
     sure = totals.min(1) < -0.01 * _SCALE
     target = landmarks[best, instance]
     if rule == "reference":
-        survey = 10_000 - 3 * planning.bordered(_surveyed(known))
-        explored = costs + jnp.where(planning.bordered(known), survey * _SCALE, 0)
-        explored = _cheapest(jnp.where(planning.bordered(inside), explored, 2 * planning.FAR_AWAY))
+        survey = 10_000 - 3 * planning.add_border(_count_known_around(known_cells))
+        explored = costs + jnp.where(planning.add_border(known_cells), survey * _SCALE, 0)
+        explored = _cheapest(
+            jnp.where(planning.add_border(inside), explored, 2 * planning.FAR_AWAY)
+        )
         target = jnp.where(sure, target, explored)
         return planning.descend(costs, target, size), target
-    unexplored = planning.bordered(~known & inside)
+    unexplored = planning.add_border(~known_cells & inside)
     goal = jnp.where(sure, places == target, unexplored)
     costs = planning.sweep_costs(entry, goal, size)
     steps = jnp.asarray(planning.steps_to_neighbours(size), jnp.int32)
-    around = costs[here + steps[:, None], instance]
-    chosen = here + steps[planning.best_neighbour(around, quarter)]
-    stay = (sure & (here == target)) | (around.min(0) >= planning.FAR_AWAY)
-    return jnp.where(stay, here, chosen), jnp.where(sure, target, -1)
+    around = costs[agent_place + steps[:, None], instance]
+    chosen = agent_place + steps[planning.best_neighbour(around, quarter)]
+    stay = (sure & (agent_place == target)) | (around.min(0) >= planning.FAR_AWAY)
+    return jnp.where(stay, agent_place, chosen), jnp.where(sure, target, -1)
 
 
 # From the next cell to an action ----------------------------------------------------------------
 
 
 def _turn_or_go(step: jax.Array, quarter: jax.Array) -> jax.Array:
-    """The discrete action that goes by `int32[B, 2]`, one of `NEIGHBOURS` or nothing."""
+    """Returns the discrete action that goes by `int32[B, 2]`, one of `NEIGHBOURS` or nothing."""
     heading = jnp.where(step[:, 0] != 0, 1 - step[:, 0], 2 - step[:, 1])
     action = jnp.asarray([4, 2, 2, 1], jnp.int32)[(heading - quarter) % 4]
     return jnp.where((step == 0).all(1), 0, action)
 
 
 def _move(step: jax.Array) -> jax.Array:
-    """The action in two dimensions that goes by `int32[B, 2]`."""
+    """Returns the action in two dimensions that goes by `int32[B, 2]`."""
     action = jnp.where(step[:, 0] != 0, 1 + (step[:, 0] > 0), 3 + (step[:, 1] > 0))
     return jnp.where((step == 0).all(1), 0, action).astype(jnp.int32)
 
@@ -245,7 +249,7 @@ def _drive(
 
 
 def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -> Agent:
-    """The agent that sees what is in its field of view on a map, and forgets some of it.
+    """Returns the agent that sees what is in its field of view on a map, and forgets some of it.
 
     It has no parameters. `aux` holds `known`, `bool[B, N, N]`: what it remembers and sees, and
     `target`, `int32[B, 2]`: the cell it heads for, (-1, -1) for the default rule's "whatever is
@@ -268,8 +272,8 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
     """
     check_choice("rule", rule, get_args(Rule))
     if not isinstance(probability, Tracer):
-        given = np.asarray(probability, float)
-        fine = given.ndim <= 1 and ((given >= 0) & (given <= 1)).all()
+        values = np.asarray(probability, float)
+        fine = values.ndim <= 1 and ((values >= 0) & (values <= 1)).all()
         check(fine, "probability", probability, "one in [0, 1], or one per instance")
     size, landmarks = env.size, env.max_landmarks
 
@@ -278,10 +282,10 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
         return Memory(nothing, (nothing, nothing, nothing), jnp.zeros((batch, landmarks), bool))
 
     def decide(arguments: Any) -> tuple[jax.Array, jax.Array]:
-        known, visited, seen, quarter = arguments
+        known_cells, visited, view, quarter = arguments
         if env.mode == "survival":
-            return _survive(known, visited, seen, quarter, rule)
-        return _navigate(known, seen, quarter, rule)
+            return _survive(known_cells, visited, view, quarter, rule)
+        return _navigate(known_cells, view, quarter, rule)
 
     def in_tiles(*arguments: Any) -> tuple[jax.Array, jax.Array]:
         """Tiles stay in cache, and only one of them waits for the longest search."""
@@ -293,34 +297,34 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
 
     def act(keys: jax.Array, params: ArrayTree, carry: Memory, timestep: TimeStep) -> Any:
         del params
-        seen: dict[str, jax.Array] = timestep.privileged
+        view: dict[str, jax.Array] = timestep.privileged
         starts = timestep.episode_start | timestep.trial_start
 
-        def cleared(x: jax.Array) -> jax.Array:
+        def clear_at_start(x: jax.Array) -> jax.Array:
             return x & ~starts.reshape(-1, *(1,) * (x.ndim - 1))
 
-        carry = jax.tree.map(cleared, carry)
-        carry = remember(keys, carry, seen["exposed"], jnp.asarray(probability))
+        carry = jax.tree.map(clear_at_start, carry)
+        carry = remember(keys, carry, view["exposed"], jnp.asarray(probability))
         newest, middle, oldest = carry.recent
-        known = carry.kept | newest | middle | oldest
-        heading = jnp.round(seen["heading"] / (np.pi / 2)).astype(jnp.int32) % 4
+        known_cells = carry.kept | newest | middle | oldest
+        heading = jnp.round(view["heading"] / (np.pi / 2)).astype(jnp.int32) % 4
         quarter = None if env.actions == "moves" else heading
         if env.mode == "survival":
-            at_landmark = (seen["landmarks"] == seen["cell"][:, None]).all(-1)
+            at_landmark = (view["landmarks"] == view["cell"][:, None]).all(-1)
             carry = carry._replace(visited=carry.visited | at_landmark)
-        following, target = in_tiles(known, carry.visited, seen, quarter)
+        following, target = in_tiles(known_cells, carry.visited, view, quarter)
         following, goal = (
             jnp.stack([p // (size + 2) - 1, p % (size + 2) - 1], axis=-1)
             for p in (following, target)
         )
-        step = following - seen["cell"]
+        step = following - view["cell"]
         if env.actions == "continuous":
-            action = _drive(following, (step == 0).all(1), seen["position"], seen["heading"])
+            action = _drive(following, (step == 0).all(1), view["position"], view["heading"])
         elif env.actions == "moves":
             action = _move(step)
         else:
             action = _turn_or_go(step, heading)
         goal = jnp.where(target[:, None] < 0, -1, goal)
-        return action, {"known": known, "target": goal}, carry
+        return action, {"known": known_cells, "target": goal}, carry
 
     return Agent(initial_carry, act)

@@ -85,7 +85,7 @@ def maze_episode_page(
         advice=advice,
         rewards=episode.reward,
         quality=quality,
-        seen="First person",
+        picture_title="First person",
         stage=pages.Stage(Path(__file__).with_name("map.html"), data),
     )
 

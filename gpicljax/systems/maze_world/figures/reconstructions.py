@@ -1,4 +1,4 @@
-"""What an autoencoder makes of pictures, below the pictures."""
+"""Figures of pictures above an autoencoder's reconstructions of them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -37,14 +37,14 @@ def reconstruction_figure(
     """
     check(sources, "sources", list(sources), "one or more")
     rows = []
-    for name, pictures, again in sources:
+    for name, pictures, decoded in sources:
         fits = pictures.dtype == np.uint8 and pictures.ndim == 4 and len(pictures)
         check_array(fits, f"sources, {name!r}", pictures, "uint8[N, H, W, 3]")
-        fits = again.dtype.kind == "f" and again.shape == pictures.shape
-        accepted = f"float{[*pictures.shape]}"
-        check_array(fits, f"sources, {name!r}, reconstructions", again, accepted)
-        errors = np.square(again - pictures / 255.0).mean((1, 2, 3))
-        bytes_again = np.round(255 * np.clip(again, 0, 1)).astype(np.uint8)
+        fits = decoded.dtype.kind == "f" and decoded.shape == pictures.shape
+        accepted_values = f"float{[*pictures.shape]}"
+        check_array(fits, f"sources, {name!r}, reconstructions", decoded, accepted_values)
+        errors = np.square(decoded - pictures / 255.0).mean((1, 2, 3))
+        bytes_again = np.round(255 * np.clip(decoded, 0, 1)).astype(np.uint8)
         rows.append((name, [("", picture) for picture in pictures]))
         captions = [f"{error:.4f}" for error in errors]
         rows.append(("reconstructed", list(zip(captions, bytes_again, strict=True))))

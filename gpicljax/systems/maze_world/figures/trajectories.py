@@ -33,7 +33,7 @@ FINE = 3
 
 
 class MazeEpisode(NamedTuple):
-    """What is drawn of an episode of T steps in a maze of n x n cells with L landmarks.
+    """The drawn parts of an episode of T steps in a maze of n x n cells with L landmarks.
 
     Attributes:
       walls: `bool[n, n]`.
@@ -62,8 +62,8 @@ class MazeEpisode(NamedTuple):
     reward: Any = None
     memory: Any = None
 
-    def checked(self) -> MazeEpisode:
-        """The same as NumPy arrays.
+    def to_numpy(self) -> MazeEpisode:
+        """Returns the episode as NumPy arrays of the right shapes.
 
         Raises:
           ValueError: if an array has another shape than it should.
@@ -144,11 +144,11 @@ def trajectory_figure(
     check_at_least(1, columns=columns)
     several = len(shown)
     check(len(labels) in (0, several), "labels", labels, f"{several}, as many as episodes, or none")
-    shown = [episode.checked() for episode in shown]
+    shown = [episode.to_numpy() for episode in shown]
     columns = min(columns, len(shown))
     rows = -(-len(shown) // columns)
-    each = 4.0 if len(shown) == 1 else max(1.9, 7.6 / columns)
-    figure = style.new_figure(columns * each + 0.8, rows * (each + 0.25) + (0.3 if title else 0))
+    side = 4.0 if len(shown) == 1 else max(1.9, 7.6 / columns)
+    figure = style.new_figure(columns * side + 0.8, rows * (side + 0.25) + (0.3 if title else 0))
     panels = []
     for i, episode in enumerate(shown):
         axes = figure.add_subplot(rows, columns, i + 1)
@@ -163,7 +163,7 @@ def trajectory_figure(
         # Passages fan out by their time, so that one does not hide another.
         points = episode.position + 0.36 * (share[:, None] - 0.5)
         segments = list(np.stack([points[:-1], points[1:]], axis=1))
-        width = max(0.7, 26 * each / 4 / n)
+        width = max(0.7, 26 * side / 4 / n)
         lines = LineCollection(segments, colors=time_colours(share[1:]) / 255, linewidths=width)
         lines.set_capstyle("round")
         axes.add_collection(lines)
@@ -205,7 +205,7 @@ def _square(x: int, y: int, colour: NDArray[np.uint8]) -> Any:
 def map_frames(
     episode: MazeEpisode, chosen: ArrayLike | None = None, *, pixels: int = 384
 ) -> Frames:
-    """The map at some moments: the way so far, the agent, its target and what it remembers.
+    """Returns the map at some moments: the way so far, the agent, its target and what it remembers.
 
     Args:
       episode: what to draw.
@@ -218,11 +218,11 @@ def map_frames(
     Raises:
       ValueError: if a moment is out of range, or a cell would be smaller than 3 pixels.
     """
-    episode = episode.checked()
+    episode = episode.to_numpy()
     moments = len(episode.position)
     places = np.arange(moments) if chosen is None else np.asarray(chosen)
-    some = places.ndim == 1 and places.size > 0
-    fits = some and places.min() >= 0 and places.max() < moments
+    is_list = places.ndim == 1 and places.size > 0
+    fits = is_list and places.min() >= 0 and places.max() < moments
     check(fits, "chosen", places.tolist(), f"moments 0 .. {moments - 1}")
     n = len(episode.walls)
     check(pixels >= 3 * n, "pixels", pixels, f"at least {3 * n}, 3 for each cell")
@@ -253,25 +253,25 @@ class _Canvas:
         self.cells = np.minimum((np.arange(side) / scale).astype(int), n - 1)
         self.still = self._floor_plan(None) if episode.memory is None else None
 
-    def _floor_plan(self, known: NDArray[np.bool_] | None) -> Image:
+    def _floor_plan(self, known_cells: NDArray[np.bool_] | None) -> Image:
         from PIL import Image, ImageDraw
 
         colours = np.where(self.episode.walls.T[..., None], WALL, FLOOR).astype(np.float64)
-        if known is not None:
+        if known_cells is not None:
             colours = np.where(
-                known.T[..., None], colours, 0.22 * colours + 0.78 * np.array(UNSEEN)
+                known_cells.T[..., None], colours, 0.22 * colours + 0.78 * np.array(UNSEEN)
             )
         plan = Image.fromarray(colours.astype(np.uint8)[self.cells][:, self.cells])
         draw = ImageDraw.Draw(plan)
         for (x, y), colour in zip(self.episode.landmarks, self.episode.colours, strict=True):
             if min(x, y) >= 0:
-                seen = known is None or known[x, y]
-                shade = colour if seen else 0.4 * colour + 0.6 * np.array(UNSEEN)
+                is_known = known_cells is None or known_cells[x, y]
+                shade = colour if is_known else 0.4 * colour + 0.6 * np.array(UNSEEN)
                 draw.rectangle(self._box(x, y, -INSET), fill=tuple(int(c) for c in shade))
         return plan
 
     def _box(self, x: int, y: int, beyond: float) -> tuple[float, float, float, float]:
-        """A cell and so much more, or less, on every side."""
+        """Returns a cell and so much more, or less, on every side."""
         low, high = -beyond, 1 + beyond
         return (
             (x + low) * self.scale,
@@ -296,7 +296,7 @@ class _Canvas:
             draw.ellipse((x1 - r, y1 - r, x1 + r, y1 + r), fill=(*colour, 235))
 
     def frame(self, place: int, pixels: int) -> NDArray[np.uint8]:
-        """The picture at one moment."""
+        """Returns the picture at one moment."""
         from PIL import Image, ImageDraw
 
         episode, scale = self.episode, self.scale

@@ -1,4 +1,4 @@
-"""How much of a maze an agent has been to.
+"""The share of a maze that an agent has been to.
 
 Source: appendix A.5 of the GPICL paper (arXiv:2405.17234), which finds that agents with less
 context explore less area.
@@ -13,7 +13,7 @@ from gpicljax.checks import check_array, check_at_least
 
 
 def cells_visited(positions: jax.Array, size: int) -> jax.Array:
-    """The number of different cells visited up to each moment.
+    """Returns the number of different cells visited up to each moment.
 
     Args:
       positions: integers `[T, 2]`, the agent's cell at each moment, such as `Episode.pose[:2].T`;

@@ -21,7 +21,7 @@ class OpenLoopError(NamedTuple):
     Attributes:
       error: float `[B, K]`, mean squared difference of values in [0, 1].
       expected: `uint8[B, K, H, W, 3]`.
-      seen: `uint8[B, K, H, W, 3]`.
+      observed: `uint8[B, K, H, W, 3]`.
       last: `uint8[B, H, W, 3]`, the last picture that the model was shown.
       last_error: float `[B, K]`, the error of expecting that picture again.
       mean_error: float `[B, K]`, the error of expecting the mean of the last pictures that the

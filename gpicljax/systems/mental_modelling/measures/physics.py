@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpicljax.checks import check
-from gpicljax.registration import unversioned
+from gpicljax.registration import id_without_version
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.measures.baselines import ridge
 from gpicljax.systems.mental_modelling.measures.questions import (
@@ -103,7 +103,7 @@ COORDINATES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def is_lawful(queries: Queries) -> bool:
     """Returns whether `physics_answers` has a law for a task and question."""
-    name = unversioned(queries.environment)
+    name = id_without_version(queries.environment)
     if queries.question == "next_action":
         return name in COORDINATES
     return name in LAWS and queries.question != "argue"
@@ -125,7 +125,7 @@ def physics_answers(queries: Queries) -> Answers | None:
       >>> score_answers(asked, physics_answers(asked)).accuracy
       1.0
     """
-    name = unversioned(queries.environment)
+    name = id_without_version(queries.environment)
     if queries.question == "next_action":
         return _feedback_answers(queries, COORDINATES.get(name))
     if not is_lawful(queries):

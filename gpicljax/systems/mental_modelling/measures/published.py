@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from gpicljax.registration import unversioned
+from gpicljax.registration import id_without_version
 
 MODELS: Final = ("GPT-3.5", "Llama3-8b", "Llama3-70b")
 TASKS: Final = ("MountainCar", "Acrobot", "Pendulum")
@@ -120,7 +120,7 @@ def best_language_model(environment: str, question: str) -> tuple[str, float] | 
       >>> best_language_model("FrozenLake-v1", "next_action") is None
       True
     """
-    task = unversioned(environment)
+    task = id_without_version(environment)
     accuracies = {
         model: TABLE_6[task, question, model].best
         for model in MODELS

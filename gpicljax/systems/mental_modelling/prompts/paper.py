@@ -26,7 +26,7 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.llm.parsing import plain_text
 from gpicljax.llm.prompts import NUMBER_PATTERN
-from gpicljax.registration import unversioned
+from gpicljax.registration import id_without_version
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.measures.questions import (
     DECREASE,
@@ -63,7 +63,7 @@ def task_names() -> tuple[str, ...]:
 
 def is_published(environment: str) -> bool:
     """Returns whether there is a published text about an environment."""
-    return unversioned(environment) in task_names()
+    return id_without_version(environment) in task_names()
 
 
 def paper_system_text(queries: Queries, dynamics: bool = True) -> str:
@@ -74,7 +74,7 @@ def paper_system_text(queries: Queries, dynamics: bool = True) -> str:
     """
     expected = f"one of {', '.join(task_names())}, for the published wording"
     check(is_published(queries.environment), "queries.environment", queries.environment, expected)
-    parts = dict(_wording()["tasks"][unversioned(queries.environment)])
+    parts = dict(_wording()["tasks"][id_without_version(queries.environment)])
     if not dynamics:
         parts["transition_dynamics"] = ""
     return _wording()["scene"].format(**parts).strip()

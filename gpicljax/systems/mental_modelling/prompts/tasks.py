@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpicljax.registration import unversioned
+from gpicljax.registration import id_without_version
 
 
 class TaskText(NamedTuple):
@@ -166,4 +166,4 @@ TASKS: Mapping[str, TaskText] = {
 
 def task_text(environment: str) -> TaskText | None:
     """Returns the description of an environment; None if there is none."""
-    return TASKS.get(unversioned(environment))
+    return TASKS.get(id_without_version(environment))

@@ -16,8 +16,8 @@ Stimulus = Literal["scs", "mhe", "categorical", "pseudoword"]
 """How a stimulus shows a meaning; see `MetaRG`."""
 
 
-def represented(entries: jax.Array, stimulus: Stimulus) -> jax.Array:
-    """What a player sees of entries `[..., N_dim]` of a task's table, `[..., F]`."""
+def represent(entries: jax.Array, stimulus: Stimulus) -> jax.Array:
+    """Returns a player's view of entries `[..., N_dim]` of a task's table, `[..., F]`."""
     if stimulus != "pseudoword":
         return entries
     letters = structure.spell(entries)
@@ -101,7 +101,7 @@ def draw_game(
     # Places of the pool that hold another tuple: skip over the target's run.
     places = jnp.stack(_without_replacement(bits[:slots], high - low - count)) + low
     places = jnp.where(places >= first, places + count, places)
-    others = skeleton.pool[places].astype(jnp.int32)
+    other_tuples = skeleton.pool[places].astype(jnp.int32)
 
     present = _below(bits[slots], jnp.asarray(slots + 1)) == 0 if descriptive else True
     views = _below(bits[slots + 1 : 2 * slots + 2], samples)
@@ -111,9 +111,11 @@ def draw_game(
         other_view = jnp.where(samples > 1, shifted % samples, 0)
         listener_view = listener_view.at[0].set(jnp.where(present, other_view, listener_view[0]))
 
-    speaker_tuples = jnp.concatenate([target[None], others[1:]])
+    speaker_tuples = jnp.concatenate([target[None], other_tuples[1:]])
     speaker_views = jnp.concatenate([speaker_view[None], listener_view[1:]])
-    listener_tuples = jnp.concatenate([jnp.where(present, target, others[0])[None], others[1:]])
+    listener_tuples = jnp.concatenate(
+        [jnp.where(present, target, other_tuples[0])[None], other_tuples[1:]]
+    )
     answer = jnp.where(present, 0, slots)
     if num_distractors:
         order = jnp.argsort(bits[2 * slots + 2 : 3 * slots + 2])
@@ -127,7 +129,7 @@ def draw_game(
     def stimuli(latents: jax.Array, views: jax.Array) -> jax.Array:
         if stimulus == "mhe":
             return jax.nn.one_hot(latents, max_values, dtype=table.dtype).reshape(slots, -1)
-        return represented(table[jnp.arange(num_dims), latents, views[:, None]], stimulus)
+        return represent(table[jnp.arange(num_dims), latents, views[:, None]], stimulus)
 
     return Game(
         speaker=stimuli(speaker_latents, speaker_views),

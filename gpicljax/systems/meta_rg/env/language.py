@@ -19,7 +19,7 @@ def num_sentences(vocab_size: int, length: int) -> int:
 
 
 def sentence_tokens(sentence: jax.Array, vocab_size: int, length: int) -> jax.Array:
-    """The message of a sentence id in bijective base V.
+    """Returns the message of a sentence id in bijective base V.
 
     Args:
       sentence: `int32[]` in [0, num_sentences): sum over positions of token * V**position.
@@ -54,9 +54,9 @@ def posdis_message(
       `int32[L]`.
     """
     places = jnp.arange(length) + offset
-    told = places < latents.shape[0]
+    exists = places < latents.shape[0]
     tokens = latents[jnp.minimum(places, latents.shape[0] - 1)] + 1
-    return jnp.where(told, tokens, int(fixed_length)).astype(jnp.int32)
+    return jnp.where(exists, tokens, int(fixed_length)).astype(jnp.int32)
 
 
 def digitise(stimulus: jax.Array, vocab_size: int, length: int) -> jax.Array:
@@ -79,15 +79,15 @@ def digitise(stimulus: jax.Array, vocab_size: int, length: int) -> jax.Array:
 def _ranks(values: jax.Array) -> jax.Array:
     """The rank of each entry along the last axis, ties by place: few entries, so no sort."""
     places = jnp.arange(values.shape[-1])
-    mine, other = values[..., :, None], values[..., None, :]
-    below = (other < mine) | ((other == mine) & (places < places[:, None]))
+    entry, compared_entry = values[..., :, None], values[..., None, :]
+    below = (compared_entry < entry) | ((compared_entry == entry) & (places < places[:, None]))
     return below.sum(-1, dtype=jnp.int32)
 
 
 def sample_permutation(
     key: jax.Array, vocab_size: int, message_length: int, kind: str
 ) -> jax.Array:
-    """The channel: which token the listener hears for a token sent.
+    """Returns the channel: which token the listener hears for a token sent.
 
     Args:
       key: a typed key.

@@ -40,7 +40,7 @@ from gpicljax.systems.meta_rg.env.types import (
 
 @dataclasses.dataclass(frozen=True)
 class GameRules:
-    """What the paper's text and its reference code leave open, or decide differently.
+    """Rules that the paper's text and its reference code leave open, or decide differently.
 
     Attributes:
       permutation: of tokens: `"shared"` (one for all positions), `"position"` (one each) or
@@ -149,8 +149,8 @@ class MetaRG(Environment[Params, Task, State]):
     def __post_init__(self) -> None:
         super().__post_init__()
         most, tuples = int(jnp.iinfo(INDEX).max), self.max_values**self.num_dims
-        accepted = f"at most {most} combinations of num_dims = {self.num_dims} values"
-        check(tuples <= most, "max_values", self.max_values, accepted)
+        accepted_values = f"at most {most} combinations of num_dims = {self.num_dims} values"
+        check(tuples <= most, "max_values", self.max_values, accepted_values)
         fewest = 0 if self.descriptive else 1
         check(
             fewest <= self.num_distractors <= 8,
@@ -168,8 +168,8 @@ class MetaRG(Environment[Params, Task, State]):
         fits = self.view == "players" or not self.announces
         check(fits, "announces", self.announces, 'False; True with view="players"')
         fits = self.stimulus == "scs" and self.num_dims <= self.message_length
-        accepted = 'posdis; digitising with stimulus="scs" and num_dims <= message_length'
-        check(fits or self.speaker == "posdis", "speaker", self.speaker, accepted)
+        accepted_values = 'posdis; digitising with stimulus="scs" and num_dims <= message_length'
+        check(fits or self.speaker == "posdis", "speaker", self.speaker, accepted_values)
 
     # Sizes -----------------------------------------------------------------------------------
 
@@ -184,15 +184,15 @@ class MetaRG(Environment[Params, Task, State]):
         return self.num_distractors + 1 + self.descriptive
 
     @property
-    def named(self) -> bool:
+    def has_names(self) -> bool:
         """Whether stimuli name values, by integers without an order, in place of measuring them."""
         return self.stimulus in ("categorical", "pseudoword")
 
     @property
     def stimulus_size(self) -> int:
         """F: entries of one stimulus, the same number for each dimension."""
-        each = {"mhe": self.max_values, "pseudoword": structure.WORD_LETTERS}
-        return self.num_dims * each.get(self.stimulus, 1)
+        entries = {"mhe": self.max_values, "pseudoword": structure.WORD_LETTERS}
+        return self.num_dims * entries.get(self.stimulus, 1)
 
     @property
     def max_support(self) -> int:
@@ -226,8 +226,8 @@ class MetaRG(Environment[Params, Task, State]):
     @property
     def _num_actions(self) -> int:
         """Actions of the listener's view; the last one is the no-operation."""
-        each = self._sentences if self.actions == "reference" else 1
-        return self.num_decisions * each + 1
+        sentences = self._sentences if self.actions == "reference" else 1
+        return self.num_decisions * sentences + 1
 
     # Tasks -----------------------------------------------------------------------------------
 
@@ -246,20 +246,22 @@ class MetaRG(Environment[Params, Task, State]):
         for field in ("max_values", "shots", "samples"):
             name = field if field == "max_values" else f"max_{field}"
             value, cap = np.asarray(getattr(params, field)), getattr(self, name)
-            accepted = f"up to {cap}; make(..., {name}=...) raises the cap"
-            check_values(field, value, value <= cap, accepted)
-        accepted = "0; make(..., ablations=True) admits others"
+            accepted_values = f"up to {cap}; make(..., {name}=...) raises the cap"
+            check_values(field, value, value <= cap, accepted_values)
+        accepted_values = "0; make(..., ablations=True) admits others"
         channel = np.asarray(params.channel)
-        check_values("channel", channel, self.ablations | (channel == 0), accepted)
+        check_values("channel", channel, self.ablations | (channel == 0), accepted_values)
         if self.view == "listener" and self.speaker == "posdis":
-            accepted = f"up to vocab_size, {self.vocab_size}: posdis needs a token for each value"
-            check_values("max_values", high, high <= self.vocab_size, accepted)
+            accepted_values = (
+                f"up to vocab_size, {self.vocab_size}: posdis needs a token for each value"
+            )
+            check_values("max_values", high, high <= self.vocab_size, accepted_values)
 
     def _task(
         self, table_key: jax.Array, channel_key: jax.Array, num_values: jax.Array, params: Params
     ) -> Task:
         shape = self.num_dims, self.max_values, self.max_samples
-        if self.named:
+        if self.has_names:
             pseudowords = self.stimulus == "pseudoword"
             sample = structure.sample_words if pseudowords else structure.sample_categories
             table = sample(table_key, *shape)
@@ -389,7 +391,8 @@ class MetaRG(Environment[Params, Task, State]):
         return self._round_zero(state.key, state.skeleton, index, task)
 
     def payment(self, correct: jax.Array, query: jax.Array) -> jax.Array:
-        """What decisions earn: `bool[...]`, right or wrong, and `bool[...]`, the phase -> float.
+        """Returns the rewards of decisions: `bool[...]`, right or wrong, and `bool[...]`, the phase
+        -> float.
 
         Example:
           >>> import gpicljax
@@ -401,7 +404,7 @@ class MetaRG(Environment[Params, Task, State]):
         return earned.astype(jnp.result_type(float))
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """One step of a game.
+        """Runs one step of a game.
 
         Args:
           state: the state.
@@ -450,31 +453,35 @@ class MetaRG(Environment[Params, Task, State]):
         return Transition(state, reward, terminated, jnp.zeros((), bool), info)
 
     def _decode(self, state: State, action: jax.Array) -> tuple[jax.Array, ...]:
-        """The decision `int32[]`; both messages `int32[2, L]`, as sent and as announced."""
+        """Returns the decision `int32[]`; both messages `int32[2, L]`, as sent and as announced."""
         if self.view == "players":
             choices = 1 + self.message_length
-            sent = self._sayable(action[:, 1:choices])
-            announced = self._sayable(action[:, choices + 1 :]) if self.announces else sent
+            sent = self._admissible(action[:, 1:choices])
+            announced = self._admissible(action[:, choices + 1 :]) if self.announces else sent
             return action[LISTENER, 0], sent, announced
-        own = jnp.zeros(self.message_length, jnp.int32)
+        listener_message = jnp.zeros(self.message_length, jnp.int32)
         decision = action
         if self.actions == "reference":
             decision, sentence = action // self._sentences, action % self._sentences
             if self.listener_speaks:
-                own = language.sentence_tokens(sentence, self.vocab_size, self.message_length)
-                own = jnp.where(action == self._num_actions - 1, 0, own)
-        sent = jnp.stack([self.speak(state), own])
+                listener_message = language.sentence_tokens(
+                    sentence, self.vocab_size, self.message_length
+                )
+                listener_message = jnp.where(action == self._num_actions - 1, 0, listener_message)
+        sent = jnp.stack([self.speak(state), listener_message])
         return decision, sent, sent
 
-    def _sayable(self, messages: jax.Array) -> jax.Array:
-        """What of both players' tokens `int32[2, L]` enters the channel."""
+    def _admissible(self, messages: jax.Array) -> jax.Array:
+        """Returns the part of both players' tokens `int32[2, L]` that enters the channel."""
         if self.rules.fixed_length:  # a message with an end of sentence is not sent
             messages = jnp.where((messages > 0).all(-1, keepdims=True), messages, 0)
         messages = language.regularise(jnp.clip(messages, 0, self.vocab_size))
         return messages if self.listener_speaks else messages.at[LISTENER].set(0)
 
     def speak(self, state: State) -> jax.Array:
-        """What the rule-based speaker of the listener's view says now, as `int32[L]` tokens."""
+        """Returns the message of the rule-based speaker of the listener's view, `int32[L]`
+        tokens.
+        """
         if self.speaker == "digitising":
             return language.digitise(state.game.speaker[0], self.vocab_size, self.message_length)
         return language.posdis_message(
@@ -487,7 +494,7 @@ class MetaRG(Environment[Params, Task, State]):
     # Observations ----------------------------------------------------------------------------
 
     def _bijection(self, state: State, task: Task) -> jax.Array:
-        """Which token arrives for each token sent in this game, `int32[L, V + 1]`."""
+        """Returns the token that arrives for each token sent in this game, `int32[L, V + 1]`."""
         if not self.ablations:
             return task.heard
         new = self._permutation(self._ablation_key(state))
@@ -497,7 +504,9 @@ class MetaRG(Environment[Params, Task, State]):
         return jax.random.fold_in(state.key, -1 - state.index)
 
     def channel(self, state: State, task: Task) -> jax.Array:
-        """Which token the listener hears in this game for each token sent, `int32[L, V + 1]`."""
+        """Returns the token that the listener hears in this game for each token sent, `int32[L, V +
+        1]`.
+        """
         heard = self._bijection(state, task)
         if not self.ablations:
             return heard
@@ -508,17 +517,17 @@ class MetaRG(Environment[Params, Task, State]):
         return jnp.where(silent, 0, jnp.where(noisy, noise, heard))
 
     def _hear(self, state: State, task: Task, sent: jax.Array) -> jax.Array:
-        """What both players hear of what was sent, `int32[2, L]`: the speaker, the listener."""
+        """Returns the messages that the speaker and the listener hear, `int32[2, L]`."""
         received = self.channel(state, task)[jnp.arange(self.message_length), sent[SPEAKER]]
         # The speaker hears through the inverse: the token whose permutation was sent.
         echo = sent[SPEAKER]
         if self.listener_speaks:
-            said = self._bijection(state, task) == sent[LISTENER][:, None]
-            echo = jnp.argmax(said, axis=-1).astype(jnp.int32)
+            matches = self._bijection(state, task) == sent[LISTENER][:, None]
+            echo = jnp.argmax(matches, axis=-1).astype(jnp.int32)
         return jnp.stack([echo, received])
 
     def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """The listener's observation, or both players' with a leading agent axis.
+        """Returns the listener's observation, or both players' with a leading agent axis.
 
         Returns:
           stimulus: `[(K + 1) * F]`, the slots in order; float, `int32` where it names values.
@@ -612,23 +621,23 @@ class MetaRG(Environment[Params, Task, State]):
         return PlayersActions(nvec * (1 + self.announces))
 
     def observation_space(self, task: Task | None = None) -> spaces.Space:
-        """A `Dict` with the entries of `observe`."""
+        """Returns a `Dict` with the entries of `observe`."""
         del task
         listener = self.view == "listener"
         width = max(self.num_decisions, self.vocab_size) + 1
         rows = (1 + self.announces) * (1 + self.message_length)
         mask = (self._num_actions,) if listener else (rows, width)
-        seen = (self.num_distractors + 1) * self.stimulus_size
-        if self.named:
+        entries = (self.num_distractors + 1) * self.stimulus_size
+        if self.has_names:
             categories = self.max_values * self.max_samples
             most = categories if self.stimulus == "categorical" else structure.NUM_LETTERS
-            stimulus = spaces.MultiDiscrete((most + 1,) * seen)
+            stimulus = spaces.MultiDiscrete((most + 1,) * entries)
         else:
             reach = float("inf") if self.stimulus == "scs" else 1.0
-            stimulus = spaces.Box(-reach, reach, (seen,))
+            stimulus = spaces.Box(-reach, reach, (entries,))
         heard = spaces.MultiDiscrete((self.vocab_size + 1,) * self.message_length)
         announced = {"announced": heard} if self.announces else {}
-        one = spaces.Dict.of(
+        player_space = spaces.Dict.of(
             {"stimulus": stimulus, "message": heard, **announced},
             role=spaces.Discrete(2),
             round=spaces.Discrete(self.num_rounds + 1 + self.feedback),
@@ -637,7 +646,7 @@ class MetaRG(Environment[Params, Task, State]):
             previous_reward=spaces.Box(min(self.rules.query_penalty, 0.0), 1.0),
             action_mask=spaces.Box(0, 1, mask, bool),
         )
-        return one if listener else spaces.repeat(one, 2)
+        return player_space if listener else spaces.repeat(player_space, 2)
 
     def privileged(self, state: State, task: Task) -> dict[str, Any]:
         """Latents, answer, structure, the length of the episode, and what kind of game it is.
@@ -673,13 +682,14 @@ class MetaRG(Environment[Params, Task, State]):
         total = int(skeleton.num_games) - support if query else support
         step = int(state.round)
         stage = "feedback" if step == self.num_rounds + 1 else f"round {step}"
-        seen = [tuple(int(v) for v in row) for row in game.listener_latents]
+        options = [tuple(int(v) for v in row) for row in game.listener_latents]
         target = tuple(int(v) for v in game.speaker_latents[0])
         message = [int(t) for t in self._hear(state, task, state.channel)[LISTENER]]
         values = "x".join(str(int(d)) for d in task.num_values)
         return (
             f"{'query' if query else 'support'} game {place}/{total}, {stage}: structure {values}, "
-            f"speaker sees {target}, listener sees {', '.join(map(str, seen))}, hears {message}, "
+            f"speaker sees {target}, listener sees {', '.join(map(str, options))}, "
+            f"hears {message}, "
             f"answer {int(game.answer)}"
         )
 

@@ -69,7 +69,7 @@ class State:
 
     Attributes:
       shown: `int32[max_shots, M]`, the latent tuples in the order of their games, by index.
-      asked: `int32[max_shots, M]`, the dimension asked for in each game.
+      dimensions: `int32[max_shots, M]`, the dimension asked for in each game.
       num_stimuli: `int32[]`, games of a shot.
       index: `int32[]`, which game.
       asking: `bool[]`, its second step.
@@ -77,7 +77,7 @@ class State:
     """
 
     shown: jax.Array
-    asked: jax.Array
+    dimensions: jax.Array
     num_stimuli: jax.Array
     index: jax.Array
     asking: jax.Array
@@ -124,10 +124,12 @@ class Recall(Environment[Params, Task, State]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        accepted = f"at most {MOST_STIMULI} combinations of num_dims = {self.num_dims} values"
+        accepted_values = (
+            f"at most {MOST_STIMULI} combinations of num_dims = {self.num_dims} values"
+        )
         # As logarithms: the power of two large caps has more digits than there is room for.
         few = self.num_dims * np.log(self.max_values) <= np.log(MOST_STIMULI) + 1e-9
-        check(few, "max_values", self.max_values, accepted)
+        check(few, "max_values", self.max_values, accepted_values)
 
     @property
     def wait(self) -> int:
@@ -146,15 +148,18 @@ class Recall(Environment[Params, Task, State]):
 
     def horizon(self, params: Params | None = None) -> Any:
         """Steps of an episode if every dimension has `params.max_values` values."""
-        given = self.default_params if params is None else params
+        env_params = self.default_params if params is None else params
         values, shots = (
-            x if isinstance(x, Tracer) else np.asarray(x) for x in (given.max_values, given.shots)
+            x if isinstance(x, Tracer) else np.asarray(x)
+            for x in (env_params.max_values, env_params.shots)
         )
         stimuli = values**self.num_dims
         if self.rules == "reference":
             tested = values // 2
-            others = values - tested
-            stimuli = others**self.num_dims + self.num_dims * tested * others ** (self.num_dims - 1)
+            untested = values - tested
+            stimuli = untested**self.num_dims + self.num_dims * tested * untested ** (
+                self.num_dims - 1
+            )
         return (2 * shots * stimuli).astype(np.int32)
 
     # The distribution over tasks -------------------------------------------------------------
@@ -173,8 +178,8 @@ class Recall(Environment[Params, Task, State]):
         for name, cap in (("max_values", self.max_values), ("shots", self.max_shots)):
             option = "max_shots" if name == "shots" else name
             value = np.asarray(getattr(params, name))
-            accepted = f"up to {cap}; make(..., {option}=...) raises the cap"
-            check_values(name, value, value <= cap, accepted)
+            accepted_values = f"up to {cap}; make(..., {option}=...) raises the cap"
+            check_values(name, value, value <= cap, accepted_values)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws how many values each dimension has, and one sample for each of them."""
@@ -188,8 +193,10 @@ class Recall(Environment[Params, Task, State]):
         values = jnp.where(exists, table[..., 0], 0)
         return Task(num_values, values, jnp.asarray(params.shots, jnp.int32))
 
-    def shown_in(self, task: Task) -> jax.Array:
-        """Which latent tuples games are about, `bool[M]` (see `_structure.combinations`)."""
+    def occurring_tuples(self, task: Task) -> jax.Array:
+        """Marks the latent tuples that games are about, `bool[M]` (see
+        `_structure.combinations`).
+        """
         support, query = _structure.phase_masks(task.num_values, self.max_values)
         return support if self.rules == "reference" else support | query
 
@@ -198,7 +205,7 @@ class Recall(Environment[Params, Task, State]):
     def initial(self, key: jax.Array, task: Task) -> State:
         """Draws the order of the stimuli and what is asked about each."""
         order_key, asked_key = jax.random.split(key)
-        shape, exists = (self.max_shots, self.max_stimuli), self.shown_in(task)
+        shape, exists = (self.max_shots, self.max_stimuli), self.occurring_tuples(task)
         num_stimuli = exists.sum(dtype=jnp.int32)
         if self.rules == "reference":
             members = jnp.argsort(~exists, stable=True).astype(jnp.int32)
@@ -210,7 +217,7 @@ class Recall(Environment[Params, Task, State]):
         zero = jnp.zeros((), jnp.int32)
         return State(
             shown=shown,
-            asked=random.integers(asked_key, shape, 0, self.num_dims),
+            dimensions=random.integers(asked_key, shape, 0, self.num_dims),
             num_stimuli=num_stimuli,
             index=zero,
             asking=jnp.zeros((), bool),
@@ -221,7 +228,7 @@ class Recall(Environment[Params, Task, State]):
         """The current game: its latent values `int32[N_dim]`, the dimension asked for, the shot."""
         shot, place = state.index // state.num_stimuli, state.index % state.num_stimuli
         tuples = jnp.asarray(_structure.combinations(self.num_dims, self.max_values))
-        return tuples[state.shown[shot, place]], state.asked[shot, place], shot
+        return tuples[state.shown[shot, place]], state.dimensions[shot, place], shot
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """Answers, if it is asked for: `action: int32[]`, a value's index or `wait`.
@@ -260,7 +267,7 @@ class Recall(Environment[Params, Task, State]):
         )
 
     def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What is seen.
+        """Returns the observation.
 
         Returns:
           stimulus: float `[N_dim]` or `[N_dim x max_values]`, the game's; when asking, 1 at the
@@ -274,8 +281,8 @@ class Recall(Environment[Params, Task, State]):
         if self.stimulus == "scs":
             stimulus = jnp.where(state.asking, question, task.values[dims, latents])
         else:
-            seen = jax.nn.one_hot(latents, self.max_values, dtype=dtype)
-            stimulus = jnp.where(state.asking, question[:, None], seen).reshape(-1)
+            one_hot = jax.nn.one_hot(latents, self.max_values, dtype=dtype)
+            stimulus = jnp.where(state.asking, question[:, None], one_hot).reshape(-1)
         waiting = jnp.arange(self.max_values + 1) == self.wait
         mask = waiting != state.asking
         return {
@@ -287,7 +294,7 @@ class Recall(Environment[Params, Task, State]):
     # Spaces and views ------------------------------------------------------------------------
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The indices of values, and waiting."""
+        """Returns the indices of values, and waiting."""
         del task
         return spaces.Discrete(self.max_values + 1)
 
@@ -304,7 +311,7 @@ class Recall(Environment[Params, Task, State]):
         )
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """The game: `latents` and `num_values` `int32[N_dim]`, the rest `[]`.
+        """Returns the game: `latents` and `num_values` `int32[N_dim]`, the rest `[]`.
 
         `asking` `bool[]`; `dimension`, `answer` and `shot`, `int32[]`.
         """
@@ -319,13 +326,13 @@ class Recall(Environment[Params, Task, State]):
         }
 
     def describe(self, state: State, task: Task) -> str:
-        """One line: shot, game, structure, what is shown or asked for."""
+        """Returns one line: shot, game, structure, what is shown or asked for."""
         latents, dimension, shot = self._game(state)
         values = "x".join(str(int(d)) for d in task.num_values)
         place, number = int(state.index) % int(state.num_stimuli) + 1, int(state.num_stimuli)
         meaning, i = tuple(int(v) for v in latents), int(dimension)
-        asked = f"asked for dimension {i} of {meaning}: {meaning[i]}"
+        question = f"asked for dimension {i} of {meaning}: {meaning[i]}"
         return (
             f"shot {int(shot) + 1} of {int(task.shots)}, game {place} of {number}: structure "
-            f"{values}, {asked if state.asking else f'shown {meaning}'}"
+            f"{values}, {question if state.asking else f'shown {meaning}'}"
         )

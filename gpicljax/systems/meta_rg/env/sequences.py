@@ -83,19 +83,19 @@ def game_sequence(
     tasks, states = jax.vmap(episode)(jax.random.split(key, episodes))
     ends = jnp.cumsum(states.skeleton.num_games)
     place = jnp.arange(games, dtype=jnp.int32)
-    which = jnp.minimum((place[:, None] >= ends).sum(-1), episodes - 1)
-    index = place - jnp.where(which > 0, ends[which - 1], 0)
+    episode_index = jnp.minimum((place[:, None] >= ends).sum(-1), episodes - 1)
+    index = place - jnp.where(episode_index > 0, ends[episode_index - 1], 0)
 
-    def game(which: jax.Array, index: jax.Array) -> tuple[State, Task]:
-        task, state = jax.tree.map(lambda x: x[which], (tasks, states))
+    def game(episode_index: jax.Array, index: jax.Array) -> tuple[State, Task]:
+        task, state = jax.tree.map(lambda x: x[episode_index], (tasks, states))
         return env.at_game(state, index, task), task
 
-    state, task = jax.vmap(game)(which, index)
+    state, task = jax.vmap(game)(episode_index, index)
     return GameSequence(state, task, index == 0, place < ends[-1])
 
 
 def rule_messages(env: MetaRG, sequence: GameSequence) -> jax.Array:
-    """What the rule-based speaker says in each round of each game, `int32[G, N, L]`.
+    """Returns the rule-based speaker's message in each round of each game, `int32[G, N, L]`.
 
     Example:
       >>> import gpicljax
@@ -119,7 +119,7 @@ def game_observations(
     messages: jax.Array,
     decisions: jax.Array,
 ) -> Any:
-    """What the environment shows in every step of every game, as if it had been played.
+    """Returns the observations in every step of every game, as if it had been played.
 
     Args:
       env: the game; that of its view is shown.
@@ -153,20 +153,26 @@ def game_observations(
         return jnp.where(sequence.start, 0, jnp.roll(x, 1)).astype(x.dtype)
 
     def show(
-        state: State, task: Task, said: jax.Array, old: tuple[Any, Any], new: tuple[Any, Any]
+        state: State,
+        task: Task,
+        game_messages: jax.Array,
+        old: tuple[Any, Any],
+        new: tuple[Any, Any],
     ) -> Any:
         def at(step: jax.Array) -> Any:
-            told = step > env.num_rounds
-            sent = jnp.where(step > 0, said[jnp.clip(step - 1, 0, env.num_rounds - 1)], 0)
-            last_reward, last_result = jax.tree.map(lambda a, b: jnp.where(told, b, a), old, new)
-            now = dataclasses.replace(
+            has_feedback = step > env.num_rounds
+            sent = jnp.where(step > 0, game_messages[jnp.clip(step - 1, 0, env.num_rounds - 1)], 0)
+            last_reward, last_result = jax.tree.map(
+                lambda a, b: jnp.where(has_feedback, b, a), old, new
+            )
+            state_at_step = dataclasses.replace(
                 state,
                 round=step,
                 channel=state.channel.at[SPEAKER].set(sent),
                 last_reward=last_reward,
                 last_result=last_result,
             )
-            return env.observe(now, task)
+            return env.observe(state_at_step, task)
 
         return jax.vmap(at)(jnp.arange(env.num_rounds + 1 + env.feedback, dtype=jnp.int32))
 

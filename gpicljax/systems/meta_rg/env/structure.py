@@ -27,7 +27,7 @@ NUM_LETTERS = 26
 
 
 def combinations(num_dims: int, max_values: int) -> np.ndarray:
-    """All latent tuples below a cap, in lexicographic order (last dimension fastest).
+    """Returns all latent tuples below a cap, in lexicographic order (last dimension fastest).
 
     Returns:
       `int32[max_values ** num_dims, num_dims]`; row m is the tuple with index m.
@@ -37,7 +37,7 @@ def combinations(num_dims: int, max_values: int) -> np.ndarray:
 
 
 def phase_masks(num_values: jax.Array, max_values: int) -> tuple[jax.Array, jax.Array]:
-    """Which latent tuples belong to the support and to the query phase.
+    """Marks the latent tuples of the support and of the query phase.
 
     A value with an odd 0-based index is a *test value*; a tuple with two or more of them belongs
     to the query phase, every other one to the support phase.
@@ -131,12 +131,12 @@ def sample_words(key: jax.Array, num_dims: int, max_values: int, max_samples: in
 
 def spell(words: jax.Array) -> jax.Array:
     """The letters of pseudowords: `int32[...]`, their places -> `int32[..., 4]` in 1 .. 26."""
-    letters = [[ord(letter) - ord("a") + 1 for letter in each] for each in _SYLLABLES]
+    letters = [[ord(letter) - ord("a") + 1 for letter in syllable] for syllable in _SYLLABLES]
     table = jnp.asarray(letters, jnp.int32)
     first, second = words // len(_SYLLABLES), words % len(_SYLLABLES)
     return jnp.concatenate([table[first], table[second]], axis=-1)
 
 
 def word_text(letters: Any) -> str:
-    """A word from its letters, `int[4]` in 1 .. 26."""
+    """Returns a word from its letters, `int[4]` in 1 .. 26."""
     return "".join(chr(ord("a") + int(letter) - 1) for letter in np.asarray(letters))

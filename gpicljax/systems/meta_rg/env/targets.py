@@ -1,4 +1,4 @@
-"""Which stimuli an episode's games are about: target stimulus sampling (TSS) and its skeleton.
+"""Targets of an episode's games: target stimulus sampling (TSS) and the skeleton it makes.
 
 The loop that samples targets is by far the most expensive part of starting an episode. Its result,
 the *skeleton*, holds indices only: no value, token or draw of a game. It may therefore be kept in a
@@ -83,8 +83,8 @@ def _nearest_valid(
     for i in range(num_dims):
         marginal = weights.reshape(max_values, -1).sum(-1)
         value = _pick(marginal, uniforms[i])
-        here = jnp.arange(max_values) == value
-        weights = jnp.where(here.reshape((-1,) + (1,) * (num_dims - 1 - i)), weights, 0).sum(0)
+        is_chosen = jnp.arange(max_values) == value
+        weights = jnp.where(is_chosen.reshape((-1,) + (1,) * (num_dims - 1 - i)), weights, 0).sum(0)
         chosen.append(value)
     return jnp.stack(chosen)
 
@@ -129,7 +129,7 @@ def sample_targets(
     places = jnp.arange(cap)
     weights = jnp.where(values < num_values[:, None], shots + 1, 0).astype(jnp.int32)
 
-    def unfinished(loop):
+    def needs_targets(loop):
         _, weights, _, _, _, _, length = loop
         return active & (weights > 1).any() & (length < cap)
 
@@ -138,9 +138,9 @@ def sample_targets(
         uniforms = random.uniform(jax.random.fold_in(key, trial), (2, num_dims), jnp.float32)
         proposal = _pick(weights.astype(jnp.float32), uniforms[0])
         chosen = tuples == (proposal * strides).sum(dtype=jnp.int32)
-        known = (chosen & listed).any()
-        rejected = known & jnp.where(repeats, rejections < 5, True)
-        rejections = jnp.where(rejected, rejections + 1, jnp.where(known, 0, rejections))
+        is_listed = (chosen & listed).any()
+        rejected = is_listed & jnp.where(repeats, rejections < 5, True)
+        rejections = jnp.where(rejected, rejections + 1, jnp.where(is_listed, 0, rejections))
         exhausted = rejected & ~repeats & (rejections > 10)
         repeats, rejections = repeats | exhausted, jnp.where(exhausted, 0, rejections)
 
@@ -163,12 +163,12 @@ def sample_targets(
         jnp.zeros(cap, jnp.int32),
         jnp.zeros((), jnp.int32),
     )
-    _, weights, _, _, _, targets, length = jax.lax.while_loop(unfinished, propose, start)
+    _, weights, _, _, _, targets, length = jax.lax.while_loop(needs_targets, propose, start)
     return targets, length, active & (weights > 1).any()
 
 
 def _all_tuples(valid: jax.Array) -> jax.Array:
-    """The valid tuples in lexicographic order, then numbers without meaning; `int32[M]`."""
+    """Returns the valid tuples in lexicographic order, then numbers without meaning; `int32[M]`."""
     order = jnp.arange(valid.shape[0], dtype=jnp.int32)
     return jnp.sort(jnp.where(valid, order, order + valid.shape[0])) % valid.shape[0]
 
@@ -207,7 +207,7 @@ def sample_skeleton(
     query_tuples = query_valid.sum(dtype=jnp.int32)
     repeats = needed > samples * support_tuples
     exhaustive = needed > samples * query_tuples
-    yes, no = jnp.ones((), bool), jnp.zeros((), bool)
+    true, false = jnp.ones((), bool), jnp.zeros((), bool)
     order = _all_tuples(query_valid)
     place = jnp.arange(max_query, dtype=jnp.int32)
     listed = order[jnp.minimum(place // samples, order.shape[0] - 1)]
@@ -222,15 +222,15 @@ def sample_skeleton(
         )(
             keys,
             jnp.stack([support_valid, query_valid]),
-            jnp.stack([repeats, no]),
-            jnp.stack([yes, ~exhaustive]),
+            jnp.stack([repeats, false]),
+            jnp.stack([true, ~exhaustive]),
         )
         support, num_support, cut = lists[0], lengths[0], cuts.any()
         query = jnp.where(exhaustive, listed, lists[1])
         num_query = jnp.where(exhaustive, samples * query_tuples, lengths[1])
     else:
         support, num_support, cut = sample_targets(
-            keys[0], num_values, support_valid, shots, repeats, yes, max_values, max_support
+            keys[0], num_values, support_valid, shots, repeats, true, max_values, max_support
         )
         if query_targets == "iid":
             draws = random.integers(keys[1], (max_query,), 0, query_tuples)

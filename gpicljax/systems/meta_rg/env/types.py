@@ -1,4 +1,4 @@
-"""What `MetaRG` is told and keeps: params, tasks, states, and the players' space of actions."""
+"""The pytrees of `MetaRG`: params, tasks, states; and the players' space of actions."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ class PlayersActions(spaces.Space):
         return spaces.MultiDiscrete(self.nvec)
 
     def sample(self, key: jax.Array, mask: ArrayTree = None) -> jax.Array:
-        """Both players' choices; `mask` is `bool[2, len(nvec), max(nvec)]`."""
+        """Returns both players' choices; `mask` is `bool[2, len(nvec), max(nvec)]`."""
         keys = jax.random.split(key)
         if mask is None:
             return jax.vmap(self._one.sample)(keys)
         return jax.vmap(self._one.sample)(keys, mask)
 
     def contains(self, value: Any) -> jax.Array:
-        """Whether both rows are members."""
+        """Returns whether both rows are members."""
         value = jnp.asarray(value)
         if value.shape != self.shape:
             return jnp.zeros((), bool)

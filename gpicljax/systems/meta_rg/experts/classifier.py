@@ -89,8 +89,8 @@ def fit_classifier(
     inputs = np.asarray(features, jnp.result_type(float))
     targets = np.asarray(labels)
     shape = inputs.shape
-    some = inputs.ndim == 2 and inputs.size
-    check_array(some, "features", inputs, "float[N, F] with N, F >= 1")
+    is_table = inputs.ndim == 2 and inputs.size
+    check_array(is_table, "features", inputs, "float[N, F] with N, F >= 1")
     one_each = targets.shape == shape[:1] and targets.dtype.kind in "iu"
     check_array(one_each, "labels", targets, f"int[{shape[0]}], one per row of features")
     check(targets.min() >= 0, "labels", targets.min(), "0, 1, 2, ...")
@@ -141,15 +141,15 @@ def _fit(
 
 
 def accuracy(
-    classifier: Classifier, features: ArrayLike, labels: ArrayLike, where: ArrayLike | None = None
+    classifier: Classifier, features: ArrayLike, labels: ArrayLike, mask: ArrayLike | None = None
 ) -> jax.Array:
-    """Share of the examples that are classified correctly.
+    """Returns the share of the examples that are classified correctly.
 
     Args:
       classifier: the classifier.
       features: `float[N, F]`.
       labels: `int[N]`.
-      where: `bool[N]`, the examples that count; all if None.
+      mask: `bool[N]`, the examples that count; all if None.
 
     Returns:
       `float[]`; NaN if none counts.
@@ -158,9 +158,9 @@ def accuracy(
       ValueError: if the lengths differ.
     """
     shape = jnp.shape(features)[:1]
-    counts = jnp.ones(shape, bool) if where is None else jnp.asarray(where, bool)
-    given = {"features": shape, "labels": jnp.shape(labels), "where": counts.shape}
-    for name, length in given.items():
+    counts = jnp.ones(shape, bool) if mask is None else jnp.asarray(mask, bool)
+    lengths = {"features": shape, "labels": jnp.shape(labels), "where": counts.shape}
+    for name, length in lengths.items():
         check(length == shape, name, f"the leading shape {length}", f"one length N, here {shape}")
     right = classifier.predict(classifier.params, features) == jnp.asarray(labels)
     total = counts.sum()

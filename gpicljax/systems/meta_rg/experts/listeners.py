@@ -20,32 +20,32 @@ from gpicljax.systems.meta_rg.env import language
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.typing import ArrayTree
 
-Rule = Callable[["Memory", "Seen", jax.Array], jax.Array]
-"""`(memory, seen, key) -> int32[]`, a decision; unbatched."""
+Rule = Callable[["FeedbackMemory", "RuleInput", jax.Array], jax.Array]
+"""`(memory, rule_input, key) -> int32[]`, a decision; unbatched."""
 
 
-class Seen(NamedTuple):
-    """What a rule decides on, unbatched: the observation, and what `timestep.privileged` tells."""
+class RuleInput(NamedTuple):
+    """The input of a rule, unbatched: the observation, and `timestep.privileged`."""
 
     observation: dict[str, jax.Array]
     privileged: Any
 
 
-class Memory(NamedTuple):
-    """What was fed back in this episode, and what has been told in this game; unbatched.
+class FeedbackMemory(NamedTuple):
+    """The feedback of this episode and the tokens heard in this game; unbatched.
 
     Attributes:
       stimuli: float `[G, F]`, the speaker's stimuli shown in feedback steps.
       messages: `int32[G, N_dim]`, the token heard of each of their dimensions.
       size: `int32[]`, how many there are.
-      told: `int32[N_dim]`, the token heard of each dimension in this game. Where there are several
+      heard: `int32[N_dim]`, the token heard of each dimension in this game. Where there are several
         rounds the message of round r begins with dimension r, and the last that told of it counts.
     """
 
     stimuli: jax.Array
     messages: jax.Array
     size: jax.Array
-    told: jax.Array
+    heard: jax.Array
 
 
 def _decide(matches: jax.Array) -> jax.Array:
@@ -54,7 +54,7 @@ def _decide(matches: jax.Array) -> jax.Array:
 
 
 def rule_panel(env: MetaRG, rules: Sequence[Rule]) -> Agent:
-    """An agent that remembers every feedback and decides by the first of its rules.
+    """Returns an agent that remembers every feedback and decides by the first of its rules.
 
     What all of them decide is reported in `aux["decisions"]`, `int32[B, R]`. No decision changes
     what an episode shows, so `play_games` compares all of them on the same games.
@@ -64,53 +64,55 @@ def rule_panel(env: MetaRG, rules: Sequence[Rule]) -> Agent:
     features = env.stimulus_size
     games, wait = env.max_games, env.num_decisions
 
-    def initial_carry(batch: int) -> Memory:
-        return Memory(
+    def initial_carry(batch: int) -> FeedbackMemory:
+        return FeedbackMemory(
             jnp.full((batch, games, features), jnp.inf, jnp.result_type(float)),
             jnp.zeros((batch, games, env.num_dims), jnp.int32),
             jnp.zeros(batch, jnp.int32),
             jnp.zeros((batch, env.num_dims), jnp.int32),
         )
 
-    def one(key: jax.Array, memory: Memory, seen: Seen) -> tuple[jax.Array, Memory]:
-        observation = seen.observation
+    def decide_one(
+        key: jax.Array, memory: FeedbackMemory, rule_input: RuleInput
+    ) -> tuple[jax.Array, FeedbackMemory]:
+        observation = rule_input.observation
         arrived = observation["round"] - 1  # the round whose message is heard now
-        of = jnp.where((arrived >= 0) & (arrived < env.num_rounds), arrived, env.num_dims)
-        of = of + jnp.arange(env.message_length)
-        told = memory.told.at[of].set(observation["message"], mode="drop")
+        dimension = jnp.where((arrived >= 0) & (arrived < env.num_rounds), arrived, env.num_dims)
+        dimension = dimension + jnp.arange(env.message_length)
+        heard = memory.heard.at[dimension].set(observation["message"], mode="drop")
         fed_back = arrived == env.num_rounds
         place = jnp.where(fed_back, memory.size, games)
-        memory = Memory(
+        memory = FeedbackMemory(
             memory.stimuli.at[place].set(observation["stimulus"][:features], mode="drop"),
-            memory.messages.at[place].set(told, mode="drop"),
+            memory.messages.at[place].set(heard, mode="drop"),
             memory.size + fed_back,
-            told,
+            heard,
         )
-        decisions = jnp.stack([rule(memory, seen, key) for rule in rules])
+        decisions = jnp.stack([rule(memory, rule_input, key) for rule in rules])
         deciding = observation["round"] == env.num_rounds
         return jnp.where(deciding, decisions, wait).astype(jnp.int32), memory
 
-    def act(keys: jax.Array, params: ArrayTree, carry: Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: FeedbackMemory, timestep: TimeStep) -> Any:
         del params
         carry = carry._replace(size=jnp.where(timestep.trial_start, 0, carry.size))
-        known = jnp.arange(games) < carry.size[:, None]
-        carry = carry._replace(stimuli=jnp.where(known[..., None], carry.stimuli, jnp.inf))
-        seen = Seen(timestep.observation, timestep.privileged)
-        decisions, carry = jax.vmap(one)(keys, carry, seen)
+        is_filled = jnp.arange(games) < carry.size[:, None]
+        carry = carry._replace(stimuli=jnp.where(is_filled[..., None], carry.stimuli, jnp.inf))
+        rule_input = RuleInput(timestep.observation, timestep.privileged)
+        decisions, carry = jax.vmap(decide_one)(keys, carry, rule_input)
         return decisions[:, 0], {"decisions": decisions}, carry
 
     return Agent(initial_carry, act)
 
 
 def _slots(env: MetaRG, observation: dict[str, jax.Array]) -> jax.Array:
-    """The listener's stimuli, float `[K + 1, F]`."""
+    """Returns the listener's stimuli, float `[K + 1, F]`."""
     return observation["stimulus"].reshape(env.num_distractors + 1, -1)
 
 
 def random_rule(env: MetaRG) -> Rule:
     """Decides uniformly at random."""
 
-    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+    def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
         return jax.random.randint(key, (), 0, env.num_decisions, jnp.int32)
 
     return rule
@@ -135,10 +137,10 @@ def leak_rule(env: MetaRG) -> Rule:
     message-free rule of this kind can reach: it needs a batch with `privileged=True`.
     """
 
-    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
-        latents = seen.privileged["listener_latents"]
+    def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
+        latents = rule_input.privileged["listener_latents"]
         support_kind = (latents % 2 == 1).sum(-1) < 2
-        return _decide((seen.observation["phase"] == 0) | ~support_kind)
+        return _decide((rule_input.observation["phase"] == 0) | ~support_kind)
 
     return rule
 
@@ -149,8 +151,8 @@ def any_feedback_rule(env: MetaRG) -> Rule:
     Meaningful for O = 1, where a meaning has one stimulus.
     """
 
-    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
-        stimuli = _slots(env, seen.observation)
+    def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
+        stimuli = _slots(env, rule_input.observation)
         return _decide(~(stimuli[:, None] == memory.stimuli[None]).all(-1).any(-1))
 
     return rule
@@ -163,12 +165,12 @@ def holistic_rule(env: MetaRG) -> Rule:
     stimulus. The parts of a message mean nothing to it.
     """
 
-    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
-        known = jnp.arange(memory.messages.shape[0]) < memory.size
-        stimuli = _slots(env, seen.observation)
+    def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
+        is_filled = jnp.arange(memory.messages.shape[0]) < memory.size
+        stimuli = _slots(env, rule_input.observation)
         same_stimulus = (stimuli[:, None] == memory.stimuli[None]).all(-1)
-        same_message = (memory.messages == memory.told).all(-1)
-        return _decide(~(known & (same_stimulus != same_message)).any(-1))
+        same_message = (memory.messages == memory.heard).all(-1)
+        return _decide(~(is_filled & (same_stimulus != same_message)).any(-1))
 
     return rule
 
@@ -184,15 +186,17 @@ def partial_rule(env: MetaRG, dims: int) -> Rule:
     """
     check(1 <= dims <= env.num_dims, "dims", dims, f"1 .. {env.num_dims}")
 
-    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
-        mine = seen.privileged["listener_latents"][:, :dims]
-        return _decide((mine == seen.privileged["speaker_latents"][0, :dims]).all(-1))
+    def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
+        listener_latents = rule_input.privileged["listener_latents"][:, :dims]
+        return _decide(
+            (listener_latents == rule_input.privileged["speaker_latents"][0, :dims]).all(-1)
+        )
 
     return rule
 
 
 def section_rule(env: MetaRG) -> Rule:
-    """The section oracle: infers each dimension's sections from what was heard and shown.
+    """Returns the section oracle: infers each dimension's sections from what was heard and shown.
 
     The number of distinct symbols heard at a position is d(i), which cuts [-1, 1] into equal
     sections; a stimulus matches a symbol if it lies in the section of the centroid of what that
@@ -204,11 +208,11 @@ def section_rule(env: MetaRG) -> Rule:
     check_choice("stimulus", env.stimulus, ["scs"])
     dims = env.num_dims
 
-    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+    def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
         heard = jax.nn.one_hot(memory.messages, env.vocab_size + 1)
-        known = (jnp.arange(heard.shape[0]) < memory.size)[:, None, None]
-        heard = heard * known
-        values = jnp.where(known[..., 0], memory.stimuli, 0)
+        is_filled = (jnp.arange(heard.shape[0]) < memory.size)[:, None, None]
+        heard = heard * is_filled
+        values = jnp.where(is_filled[..., 0], memory.stimuli, 0)
         count = heard.sum(0)  # [N, V + 1]
         centroid = (heard * values[..., None]).sum(0) / jnp.maximum(count, 1)
         num_values = jnp.maximum((count > 0).sum(-1), 1)
@@ -216,9 +220,11 @@ def section_rule(env: MetaRG) -> Rule:
         def section(value: jax.Array) -> jax.Array:
             return jnp.clip(jnp.floor((value + 1) / 2 * num_values), 0, num_values - 1)
 
-        place, symbol = jnp.arange(dims), memory.told
+        place, symbol = jnp.arange(dims), memory.heard
         meant = section(centroid[place, symbol])
-        agrees = (section(_slots(env, seen.observation)) == meant) | (count[place, symbol] == 0)
+        agrees = (section(_slots(env, rule_input.observation)) == meant) | (
+            count[place, symbol] == 0
+        )
         return _decide(agrees.all(-1))
 
     return rule
@@ -232,12 +238,12 @@ def nearest_rule(env: MetaRG) -> Rule:
     """
     dims = env.num_dims
 
-    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
-        distance = jnp.abs(_slots(env, seen.observation)[:, None] - memory.stimuli[None])
+    def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
+        distance = jnp.abs(_slots(env, rule_input.observation)[:, None] - memory.stimuli[None])
         distance = distance.reshape(*distance.shape[:2], dims, -1).sum(-1)
         nearest = jnp.argmin(distance, axis=1)  # [K + 1, N]
         carried = memory.messages[nearest, jnp.arange(dims)]
-        return _decide((carried == memory.told).all(-1))
+        return _decide((carried == memory.heard).all(-1))
 
     return rule
 
@@ -248,15 +254,17 @@ def digitising_rule(env: MetaRG) -> Rule:
     Needs no memory and no semantics; a permuted channel defeats it.
     """
 
-    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
-        bins = language.digitise(_slots(env, seen.observation), env.vocab_size, env.message_length)
-        return _decide((bins == seen.observation["message"]).all(-1))
+    def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
+        bins = language.digitise(
+            _slots(env, rule_input.observation), env.vocab_size, env.message_length
+        )
+        return _decide((bins == rule_input.observation["message"]).all(-1))
 
     return rule
 
 
 def rule_listener(env: MetaRG, rule: Rule) -> Agent:
-    """The agent that decides by one rule.
+    """Returns the agent that decides by one rule.
 
     Raises:
       ValueError: unless `env` shows the listener's view with compact actions.
@@ -265,7 +273,7 @@ def rule_listener(env: MetaRG, rule: Rule) -> Agent:
 
 
 def baseline_rules(env: MetaRG) -> dict[str, Rule]:
-    """The rules that put a learner's score into proportion, by the name to print.
+    """Returns the rules that put a learner's score into proportion, by the name to print.
 
     Sections are found in continuous stimuli only.
 

@@ -29,7 +29,7 @@ Message = Literal["heard", "equality", "none"]
 def decision_dataset(
     key: jax.Array, env: MetaRG, params: Params, num_games: int, *, message: Message = "heard"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The decision steps of all games of fresh episodes, one row each.
+    """Returns the decision steps of all games of fresh episodes, one row each.
 
     A row holds the listener's stimuli, the phase, whether the tokens of each pair of positions of
     the message are equal, and the message (a one-hot per position). It holds nothing of other
@@ -62,12 +62,12 @@ def decision_dataset(
     check_at_least(1, num_games=num_games)
     env.validate(params)
     rows: list[tuple[np.ndarray, ...]] = []
-    found = 0
-    while found < num_games:
+    num_rows = 0
+    while num_rows < num_games:
         batch_key = jax.random.fold_in(key, len(rows))
         *columns, valid = jax.device_get(_decisions(batch_key, params, env, message))
         rows.append(tuple(column[valid] for column in columns))
-        found += int(valid.sum())
+        num_rows += int(valid.sum())
     features, labels, query = (np.concatenate(c)[:num_games] for c in zip(*rows, strict=True))
     return features, labels, query
 
@@ -80,9 +80,9 @@ def _decisions(
     games = game_sequence(key, env, params, games=_ROWS, episodes=_EPISODES)
     answer = games.state.game.answer
     shown = game_observations(env, games, rule_messages(env, games), answer)
-    seen = jax.tree.map(lambda x: x[:, env.num_rounds], shown)
+    at_decision = jax.tree.map(lambda x: x[:, env.num_rounds], shown)
     pairs = np.asarray(list(itertools.combinations(range(env.message_length), 2))).reshape(-1, 2)
-    parts, tokens = [seen["stimulus"], seen["phase"][:, None]], seen["message"]
+    parts, tokens = [at_decision["stimulus"], at_decision["phase"][:, None]], at_decision["message"]
     if message != "none":
         parts.append(tokens[:, pairs[:, 0]] == tokens[:, pairs[:, 1]])
     if message == "heard":

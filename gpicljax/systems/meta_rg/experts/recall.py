@@ -1,4 +1,4 @@
-"""What recalling at best scores, with and without being told names.
+"""Agents that recall as well as can be, with and without being told names.
 
 Agents of the contract of `gpicljax.interface`, without parameters. They read
 `timestep.privileged`, which a batch with `privileged=True` fills: the stimulus asked for, and,
@@ -72,18 +72,18 @@ def nearest(env: Recall) -> Agent:
     def act(keys: jax.Array, params: ArrayTree, carry: Memory, timestep: TimeStep) -> Any:
         del keys, params
         carry = _remember(env, carry, timestep)
-        told = timestep.privileged
+        privileged = timestep.privileged
         rows = jnp.arange(carry.size.shape[0])
-        now = (carry.size - 1) % env.max_games
-        current = carry.stimuli[rows, now]
+        current_slot = (carry.size - 1) % env.max_games
+        current = carry.stimuli[rows, current_slot]
         apart = jnp.abs(carry.stimuli - current[:, None])
         per_dim = apart.reshape(*apart.shape[:2], env.num_dims, -1).sum(-1)
-        per_dim = jnp.take_along_axis(per_dim, told["dimension"][:, None, None], -1)[..., 0]
-        earlier = jnp.isfinite(carry.stimuli[..., 0]).at[rows, now].set(False)
-        found = jnp.argmin(jnp.where(earlier, per_dim, jnp.inf), axis=-1)
-        value = carry.latents[rows, found, told["dimension"]]
+        per_dim = jnp.take_along_axis(per_dim, privileged["dimension"][:, None, None], -1)[..., 0]
+        earlier = jnp.isfinite(carry.stimuli[..., 0]).at[rows, current_slot].set(False)
+        nearest_slot = jnp.argmin(jnp.where(earlier, per_dim, jnp.inf), axis=-1)
+        value = carry.latents[rows, nearest_slot, privileged["dimension"]]
         value = jnp.where(earlier.any(-1), value, 0)
-        return jnp.where(told["asking"], value, env.wait).astype(jnp.int32), {}, carry
+        return jnp.where(privileged["asking"], value, env.wait).astype(jnp.int32), {}, carry
 
     return Agent(lambda batch: _initial_carry(env, batch), act)
 
@@ -103,20 +103,22 @@ def ranking(env: Recall) -> Agent:
     def act(keys: jax.Array, params: ArrayTree, carry: Memory, timestep: TimeStep) -> Any:
         del keys, params
         carry = _remember(env, carry, timestep)
-        told = timestep.privileged
+        privileged = timestep.privileged
         rows = jnp.arange(carry.size.shape[0])
-        values = jnp.take_along_axis(carry.stimuli, told["dimension"][:, None, None], -1)[..., 0]
+        values = jnp.take_along_axis(carry.stimuli, privileged["dimension"][:, None, None], -1)[
+            ..., 0
+        ]
         current = values[rows, (carry.size - 1) % env.max_games]
         ordered = jnp.sort(jnp.where(values < current[:, None], values, jnp.inf), axis=-1)
         new = jnp.isfinite(ordered[:, 1:]) & (ordered[:, 1:] != ordered[:, :-1])
         below = jnp.isfinite(ordered[:, 0]) + new.sum(-1)
-        return jnp.where(told["asking"], below, env.wait).astype(jnp.int32), {}, carry
+        return jnp.where(privileged["asking"], below, env.wait).astype(jnp.int32), {}, carry
 
     return Agent(lambda batch: _initial_carry(env, batch), act)
 
 
 def single(env: Recall, tasks: Task) -> Agent:
-    """What a single stimulus is worth: the index that such a value has most often.
+    """Answers with the index that a value like the current one has most often.
 
     It knows the distribution over tasks and remembers the game's stimulus, but no earlier ones.
     It reads the same privileged entries as `ranking`.
@@ -131,17 +133,17 @@ def single(env: Recall, tasks: Task) -> Agent:
     check_choice("stimulus", env.stimulus, ["scs"])
     # In how many games of a shot each task shows each value.
     tuples = jnp.asarray(_structure.combinations(env.num_dims, env.max_values))
-    shown, values = jax.vmap(env.shown_in)(tasks), jnp.arange(env.max_values)
+    shown, values = jax.vmap(env.occurring_tuples)(tasks), jnp.arange(env.max_values)
     counts = jnp.einsum("nm,mdv->ndv", shown.astype(float), (tuples[..., None] == values) * 1.0)
     votes = jnp.zeros((CELLS, env.max_values)).at[_cell(tasks.values), values].add(counts)
     answers = jnp.argmax(votes, axis=-1).astype(jnp.int32)
 
     def act(keys: jax.Array, params: ArrayTree, carry: jax.Array, timestep: TimeStep) -> Any:
         del keys, params
-        told = timestep.privileged
-        carry = select(told["asking"], carry, timestep.observation["stimulus"])
-        value = jnp.take_along_axis(carry, told["dimension"][:, None], -1)[:, 0]
-        return jnp.where(told["asking"], answers[_cell(value)], env.wait), {}, carry
+        privileged = timestep.privileged
+        carry = select(privileged["asking"], carry, timestep.observation["stimulus"])
+        value = jnp.take_along_axis(carry, privileged["dimension"][:, None], -1)[:, 0]
+        return jnp.where(privileged["asking"], answers[_cell(value)], env.wait), {}, carry
 
     return Agent(lambda batch: jnp.zeros((batch, env.num_dims), jnp.result_type(float)), act)
 

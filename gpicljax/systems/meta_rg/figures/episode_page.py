@@ -1,4 +1,4 @@
-"""What the page of an episode draws of its games: stimuli, tokens, decisions and attention."""
+"""Drawn data of an episode's games: stimuli, tokens, decisions and attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpicljax.viz.episode_page import Stage
 
 
 def games_stage(env: MetaRG, episode: Episode, attention: np.ndarray | None = None) -> Stage:
-    """The games of an episode, as `games.html` draws them.
+    """Returns the games of an episode, as `games.html` draws them.
 
     Args:
       env: the environment, with one player or with two.
@@ -37,19 +37,19 @@ def games_stage(env: MetaRG, episode: Episode, attention: np.ndarray | None = No
     support, total = (int(x[0]) for x in (states.skeleton.num_support, states.skeleton.num_games))
     played = []
     for game, start in zip(games.tolist(), first.tolist(), strict=True):
-        here = jax.tree.map(lambda x, start=start: x[start], states.game)
+        game_state = jax.tree.map(lambda x, start=start: x[start], states.game)
         step = start + env.num_rounds
-        there, query = step < length, game >= support
-        right = bool(np.reshape(episode.rewards[step], -1)[0] > 0) if there else None
-        expected = listener["feedback"][step] if there and "feedback" in listener else []
+        is_played, query = step < length, game >= support
+        right = bool(np.reshape(episode.rewards[step], -1)[0] > 0) if is_played else None
+        expected = listener["feedback"][step] if is_played and "feedback" in listener else []
         played.append(
             {
                 "query": int(query),
                 "number": game - support * query + 1,
-                "speaker": _values(env, here.speaker[: _shown(env)], task),
-                "listener": _values(env, here.listener, task),
-                "answer": int(here.answer),
-                "decision": decision(env, episode.actions[step]) if there else None,
+                "speaker": _values(env, game_state.speaker[: _num_speaker_stimuli(env)], task),
+                "listener": _values(env, game_state.listener, task),
+                "answer": int(game_state.answer),
+                "decision": decision(env, episode.actions[step]) if is_played else None,
                 "right": right,
                 "expected": _values(env, expected, task),
             }
@@ -67,7 +67,7 @@ def games_stage(env: MetaRG, episode: Episode, attention: np.ndarray | None = No
         "expects": "feedback" in listener,
         "feedback": env.feedback,
         "games": played,
-        **_packed(attention, len(games)),
+        **_pack_attention(attention, len(games)),
     }
     return Stage(Path(__file__).with_name("games.html"), data, first.tolist(), "game")
 
@@ -81,18 +81,18 @@ def choices(env: MetaRG) -> list[str]:
 
 
 def decision(env: MetaRG, action: np.ndarray) -> int:
-    """Which of `choices` an action of the listener's view, or of both players, stands for."""
+    """Returns the index in `choices` of an action of the listener's view, or of both players."""
     return int(action[LISTENER, 0] if env.num_agents else action // sentences(env))
 
 
 def sentences(env: MetaRG) -> int:
-    """How many actions of the listener's view stand for one decision."""
+    """Returns the number of actions of the listener's view that stand for one decision."""
     actions: Any = env.action_space()
     return 1 if env.actions == "compact" else (actions.n - 1) // env.num_decisions
 
 
-def _shown(env: MetaRG) -> int:
-    """How many stimuli the speaker sees."""
+def _num_speaker_stimuli(env: MetaRG) -> int:
+    """Returns the number of stimuli that the speaker sees."""
     hides = env.num_agents is not None and env.rules.observability == "partial"
     return 1 if hides else env.num_distractors + 1
 
@@ -106,14 +106,14 @@ def _values(env: MetaRG, stimuli: ArrayLike | Sequence[float], task: Task) -> li
 
 
 def _heard(env: MetaRG, states: State, task: Task, step: int) -> list[int]:
-    """The tokens that the listener hears at a step."""
+    """Returns the tokens that the listener hears at a step."""
     state = jax.tree.map(lambda x: x[step], states)
     arrives = np.asarray(env.channel(state, task))
     return arrives[np.arange(env.message_length), state.channel[SPEAKER]].tolist()
 
 
-def _packed(attention: np.ndarray | None, games: int) -> dict[str, Any]:
-    """A text for each game: bytes of every head, over the games up to it."""
+def _pack_attention(attention: np.ndarray | None, games: int) -> dict[str, Any]:
+    """Returns a text for each game: bytes of every head, over the games up to it."""
     if attention is None:
         return {"heads": 0, "attention": None}
     shares: NDArray[Any] = np.clip(np.round(255 * np.asarray(attention)), 0, 255).astype(np.uint8)

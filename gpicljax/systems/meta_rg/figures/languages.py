@@ -20,7 +20,8 @@ def languages_figure(
     *,
     title: str | None = None,
 ) -> "Figure":
-    """What speakers say of the same meanings: columns are meanings, rows positions, colours tokens.
+    """Draws the messages of speakers for the same meanings: columns are meanings, rows positions,
+    colours tokens.
 
     Args:
       languages: messages `int[M, L]` of each speaker, by the name to print.
@@ -44,20 +45,20 @@ def languages_figure(
     """
     latents = np.asarray(meanings)
     check_array(latents.ndim == 2 and latents.size > 0, "meanings", latents, "int[M, N_dim]")
-    said = {name: np.asarray(messages) for name, messages in languages.items()}
-    for name, messages in said.items():
+    messages_by_speaker = {name: np.asarray(messages) for name, messages in languages.items()}
+    for name, messages in messages_by_speaker.items():
         fits = messages.ndim == 2 and len(messages) == len(latents)
         check_array(fits, f"languages[{name!r}]", messages, f"int[{len(latents)}, L]")
-        known = messages.min() >= 0 and messages.max() <= vocab_size
-        check_array(known, f"languages[{name!r}]", messages, f"tokens in 0 .. {vocab_size}")
-    check_array(len(said) > 0, "languages", np.zeros(0), "one or more speakers")
+        is_in_range = messages.min() >= 0 and messages.max() <= vocab_size
+        check_array(is_in_range, f"languages[{name!r}]", messages, f"tokens in 0 .. {vocab_size}")
+    check_array(len(messages_by_speaker) > 0, "languages", np.zeros(0), "one or more speakers")
     order = np.lexsort(latents.T[::-1])
     latents = latents[order]
 
     count, dims = latents.shape
     hues = token_hues(vocab_size)
     width = min(9.5, 1.6 + 0.24 * count)
-    rows = [dims, *(messages.shape[1] for messages in said.values())]
+    rows = [dims, *(messages.shape[1] for messages in messages_by_speaker.values())]
     figure = style.new_figure(width + 0.9, 0.7 + 0.3 * sum(rows) + (0.3 if title else 0))
     panels = figure.subplots(len(rows), 1, sharex=True, height_ratios=rows, squeeze=False)[:, 0]
     values = int(latents.max()) + 1
@@ -72,9 +73,9 @@ def languages_figure(
         linewidth=1.1,
     )
     size = 0.62 * 72 * width / count
-    for axes, messages in zip(panels[1:], said.values(), strict=True):
+    for axes, messages in zip(panels[1:], messages_by_speaker.values(), strict=True):
         draw_tokens(axes, messages[order], hues, size)
-    for axes, name, length in zip(panels, ["meaning", *said], rows, strict=True):
+    for axes, name, length in zip(panels, ["meaning", *messages_by_speaker], rows, strict=True):
         style.style_axes(axes, grid=None)
         axes.set_ylim(length + 0.5, 0.5)
         axes.set_yticks(np.arange(1, length + 1))

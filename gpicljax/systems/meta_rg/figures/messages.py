@@ -25,7 +25,7 @@ def stimuli_figure(
     *,
     title: str | None = None,
 ) -> "Figure":
-    """The stimuli of an episode and the semantic structure behind them.
+    """Returns the stimuli of an episode and the semantic structure behind them.
 
     One panel per latent dimension: a dot per game at the stimulus' value, coloured by the latent
     value it stands for; beside it the Gaussian kernel of every latent value, on the same axis. Thin
@@ -72,11 +72,11 @@ def stimuli_figure(
         values = int(count[i])
         hues = style.colours(values)
         axes, side = figure.add_subplot(grid[i, 0]), figure.add_subplot(grid[i, 1])
-        for one in (axes, side):
-            style.style_axes(one, grid=None)
-            one.set_ylim(low, high)
+        for panel in (axes, side):
+            style.style_axes(panel, grid=None)
+            panel.set_ylim(low, high)
             for border in np.linspace(-1, 1, values + 1)[1:-1]:
-                one.axhline(border, color=style.RULE, linewidth=0.7, zorder=0.5)
+                panel.axhline(border, color=style.RULE, linewidth=0.7, zorder=0.5)
         axes.scatter(
             np.arange(games),
             x[:, i],
@@ -99,7 +99,7 @@ def stimuli_figure(
 def messages_figure(
     messages: ArrayLike, num_support: int, vocab_size: int, *, title: str | None = None
 ) -> "Figure":
-    """The messages of an episode: columns are games, rows positions, colours tokens.
+    """Returns the messages of an episode: columns are games, rows positions, colours tokens.
 
     Args:
       messages: `int[G, L]`, token ids in [0, vocab_size]; 0 is the end of the sentence, in grey.
@@ -122,8 +122,8 @@ def messages_figure(
       >>> figure = messages_figure(messages, num_support=8, vocab_size=6)
     """
     m = np.asarray(messages)
-    some = m.ndim == 2 and m.size > 0
-    check_array(some and np.issubdtype(m.dtype, np.integer), "messages", m, "int[G, L]")
+    is_table = m.ndim == 2 and m.size > 0
+    check_array(is_table and np.issubdtype(m.dtype, np.integer), "messages", m, "int[G, L]")
     if vocab_size < 1 or m.min() < 0 or m.max() > vocab_size:
         raise ValueError(
             f"messages: got {m.min()} to {m.max()}; accepted: 0 to vocab_size, {vocab_size}"
@@ -151,7 +151,7 @@ def messages_figure(
 
 
 def token_hues(vocab_size: int) -> tuple[str, ...]:
-    """A colour for every token, grey for the end of a sentence."""
+    """Returns a colour for every token, grey for the end of a sentence."""
     return (_SILENCE, *style.colours(vocab_size))
 
 
@@ -190,7 +190,7 @@ def draw_tokens(
 
 
 def token_legend(figure: "Figure", hues: tuple[str, ...], columns: int) -> None:
-    """What colour each token has, to the right."""
+    """Draws the legend of the tokens' colours, to the right."""
     from matplotlib.patches import Patch
 
     names = ["0 (end)", *(str(token) for token in range(1, len(hues)))]
@@ -281,8 +281,8 @@ def _width(games: int) -> float:
 
 
 def _check_support(num_support: int, games: int) -> None:
-    accepted = f"0 to the number of games, {games}"
-    check(0 <= num_support <= games, "num_support", num_support, accepted)
+    accepted_values = f"0 to the number of games, {games}"
+    check(0 <= num_support <= games, "num_support", num_support, accepted_values)
 
 
 def _check_structure(
@@ -294,9 +294,9 @@ def _check_structure(
 ) -> None:
     check_array(x.ndim == 2 and x.size > 0, "stimuli", x, "float[G, N_dim]")
     dims = x.shape[1]
-    for name, given, shape in (("latents", z, x.shape), ("num_values", count, (dims,))):
-        fits = given.shape == shape and np.issubdtype(given.dtype, np.integer)
-        check_array(fits, name, given, f"int{[*shape]}")
+    for name, values, shape in (("latents", z, x.shape), ("num_values", count, (dims,))):
+        fits = values.shape == shape and np.issubdtype(values.dtype, np.integer)
+        check_array(fits, name, values, f"int{[*shape]}")
     for name, table in (("means", mean), ("sigmas", sigma)):
         fits = table.ndim == 2 and table.shape[0] == dims and table.shape[1] >= count.max()
         check_array(fits, name, table, f"float[{dims}, V], V >= {count.max()}")

@@ -70,7 +70,7 @@ def ratio(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def checked_games(**arrays: ArrayLike) -> list[jax.Array]:
-    """The arrays as `bool[B, G]` of one shape.
+    """Returns the arrays as `bool[B, G]` of one shape.
 
     Raises:
       ValueError: if the shapes differ or are not `[B, G]`.
@@ -88,7 +88,7 @@ def checked_games(**arrays: ArrayLike) -> list[jax.Array]:
     return checked
 
 
-def judged(record: Record) -> jax.Array:
+def correct_decisions(record: Record) -> jax.Array:
     """Whether a step's decisions were right: `bool[B]`, or `bool[B, R]` of a panel of R agents.
 
     An agent whose `aux` has `decisions: int32[B, R]` (see `agents.combinators.panel_agent`) is

@@ -26,17 +26,17 @@ from gpicljax.typing import ArrayTree, Variables
 
 
 class Acquisition(NamedTuple):
-    """What a new listener has learnt; accuracies as fractions, by epoch.
+    """The success of a new listener; accuracies as fractions, by epoch.
 
     Attributes:
       support: float `[E]`, accuracy on the epoch's games, as they were learnt from.
       query: float `[]`, accuracy after the last epoch on meanings never learnt from.
-      seen: float `[]`, the same on those learnt from.
+      learnt: float `[]`, the same on those learnt from.
     """
 
     support: jax.Array
     query: jax.Array
-    seen: jax.Array
+    learnt: jax.Array
 
 
 class CommonListener(nn.Module):
@@ -57,8 +57,8 @@ class CommonListener(nn.Module):
         reader = GRUStack((self.size,))
         starts = jnp.zeros(tokens.shape[:2], bool)
         read, _ = reader.unroll(reader.initial_carry(len(messages)), tokens, starts)
-        seen = dense(self.size)(MLP((self.size, self.size))(stimuli))
-        return (dense(self.size)(read[-1]) * seen).sum(-1) / self.size**0.5
+        stimulus_code = dense(self.size)(MLP((self.size, self.size))(stimuli))
+        return (dense(self.size)(read[-1]) * stimulus_code).sum(-1) / self.size**0.5
 
 
 def _check_shapes(messages: jax.Array, stimuli: jax.Array, **weights: jax.Array) -> None:
@@ -67,8 +67,8 @@ def _check_shapes(messages: jax.Array, stimuli: jax.Array, **weights: jax.Array)
     check_array(whole, "messages", messages, "int[M, O, L]")
     fits = stimuli.ndim == 3 and stimuli.shape[:2] == shape
     check_array(fits, "stimuli", stimuli, f"float[{shape[0]}, {shape[1]}, F]")
-    for name, each in weights.items():
-        check_array(each.shape == shape[:1], name, each, f"[{shape[0]}]")
+    for name, weight in weights.items():
+        check_array(weight.shape == shape[:1], name, weight, f"[{shape[0]}]")
 
 
 def ease_of_acquisition(
@@ -139,22 +139,32 @@ def ease_of_acquisition(
         same = jax.random.uniform(same_key, targets.shape) < share
         logits = jnp.log(weights[phase]) + jnp.zeros((len(targets), 1))
         logits = logits.at[jnp.arange(len(targets)), targets].set(-jnp.inf)
-        other = jax.random.categorical(other_key, logits)
-        said, seen = (jax.random.randint(view, targets.shape, 0, samples) for view in views)
+        other_meanings = jax.random.categorical(other_key, logits)
+        spoken_sample, seen_sample = (
+            jax.random.randint(view, targets.shape, 0, samples) for view in views
+        )
         # With several samples, the one seen is not the one that the message was about.
-        another = (said + 1 + seen % max(samples - 1, 1)) % samples
-        shown = jnp.where(same, targets, other)
-        seen = jnp.where(same, another, seen)
-        return messages[targets, said], stimuli[shown, seen], same.astype(stimuli.dtype)
+        another = (spoken_sample + 1 + seen_sample % max(samples - 1, 1)) % samples
+        shown = jnp.where(same, targets, other_meanings)
+        seen_sample = jnp.where(same, another, seen_sample)
+        return (
+            messages[targets, spoken_sample],
+            stimuli[shown, seen_sample],
+            same.astype(stimuli.dtype),
+        )
 
     def loss(
-        params: Variables, said: jax.Array, seen: jax.Array, same: jax.Array, weight: jax.Array
+        params: Variables,
+        game_messages: jax.Array,
+        game_stimuli: jax.Array,
+        same: jax.Array,
+        weight: jax.Array,
     ):
-        logits: Any = listener.apply(params, said, seen)
-        each = optax.sigmoid_binary_cross_entropy(logits, same)
+        logits: Any = listener.apply(params, game_messages, game_stimuli)
+        losses = optax.sigmoid_binary_cross_entropy(logits, same)
         total = jnp.maximum(weight.sum(), 1e-9)
         right = ((logits > 0) == (same > 0)) * weight
-        return (each * weight).sum() / total, right.sum()
+        return (losses * weight).sum() / total, right.sum()
 
     def step(
         carry: tuple[Variables, optax.OptState], batch: tuple[jax.Array, jax.Array]
@@ -163,8 +173,10 @@ def ease_of_acquisition(
         targets, key = batch
         weight = jnp.where(targets < count, weights["support"][targets % count], 0)
         ratio = jnp.asarray(descriptive_ratio)
-        said, seen, same = games(key, targets % count, ratio, "support")
-        grads, right = jax.grad(loss, has_aux=True)(params, said, seen, same, weight)
+        game_messages, game_stimuli, same = games(key, targets % count, ratio, "support")
+        grads, right = jax.grad(loss, has_aux=True)(
+            params, game_messages, game_stimuli, same, weight
+        )
         updates, state = adam.update(grads, state)
         moved: Any = optax.apply_updates(params, updates)
         return (moved, state), right
@@ -186,8 +198,10 @@ def ease_of_acquisition(
     def examine(key: jax.Array, phase: str) -> jax.Array:
         targets = jnp.repeat(jnp.arange(count), 2 * questions)
         share = jnp.tile(jnp.array([0.0, 1.0]), count * questions)
-        said, seen, same = games(key, targets, share, phase)
-        _, right = loss(params, said, seen, same, weight := weights[phase][targets])
+        game_messages, game_stimuli, same = games(key, targets, share, phase)
+        _, right = loss(
+            params, game_messages, game_stimuli, same, weight := weights[phase][targets]
+        )
         return right / weight.sum()
 
     query_key, seen_key = exam_keys
@@ -225,7 +239,7 @@ def language_acquisition(
       end of an episode, about its stimuli.
     """
     ask_key, learn_key = jax.random.split(key)
-    said = utterances(
+    spoken = utterances(
         ask_key,
         env,
         agent,
@@ -244,4 +258,4 @@ def language_acquisition(
         )
 
     keys = jax.random.split(learn_key, structures)
-    return jax.vmap(learn)(keys, said.messages, said.stimuli, said.num_values)
+    return jax.vmap(learn)(keys, spoken.messages, spoken.stimuli, spoken.num_values)

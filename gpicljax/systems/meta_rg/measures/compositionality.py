@@ -163,7 +163,7 @@ def _check_rows(messages: jax.Array, meanings: jax.Array) -> None:
 def _cells(
     messages: tuple[jax.Array, jax.Array], meanings: tuple[jax.Array, jax.Array], distance: Distance
 ) -> jax.Array:
-    """The place of each pair in the table of distances `[L + 1, D + 1]`, `int32[...]`."""
+    """Returns the place of each pair in the table of distances `[L + 1, D + 1]`, `int32[...]`."""
     width = meanings[0].shape[-1] + 1
     return _DISTANCES[distance](*messages) * width + hamming_distance(*meanings)
 
@@ -338,7 +338,7 @@ def posdis(
     table, values, occur, tokens, levels = _as_language(
         messages, meanings, counts, vocab_size, num_values
     )
-    return _disentanglement(table, tokens, values, levels, occur)
+    return _disentanglement_score(table, tokens, values, levels, occur)
 
 
 def bosdis(
@@ -386,7 +386,7 @@ def bosdis(
     symbols = np.array([token for token in range(tokens) if token != end], np.int32)
     check(symbols.size > 0, "vocab_size", tokens, "a token besides the end")
     numbers = (table[:, :, None] == symbols).sum(1, dtype=jnp.int32)
-    return _disentanglement(numbers, table.shape[1] + 1, values, levels, occur)
+    return _disentanglement_score(numbers, table.shape[1] + 1, values, levels, occur)
 
 
 def _as_language(
@@ -408,7 +408,7 @@ def _as_language(
 
 
 @functools.partial(jax.jit, static_argnames=("levels", "num_values"))
-def _disentanglement(
+def _disentanglement_score(
     variables: jax.Array, levels: int, meanings: jax.Array, num_values: int, counts: jax.Array
 ) -> jax.Array:
     """The mean over varying `variables: int32[N, A]` of what they tell of one value only."""

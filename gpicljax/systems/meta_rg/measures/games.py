@@ -8,7 +8,11 @@ import jax
 
 from gpicljax.interface import Agent
 from gpicljax.rollout import Record, play, start_rollout
-from gpicljax.systems.meta_rg.measures.accuracy import PhaseAccuracy, judged, phase_accuracy
+from gpicljax.systems.meta_rg.measures.accuracy import (
+    PhaseAccuracy,
+    correct_decisions,
+    phase_accuracy,
+)
 from gpicljax.systems.meta_rg.measures.zsct import zsct_accuracy
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -34,10 +38,12 @@ class Games(NamedTuple):
 
 
 def outcome(record: Record) -> Games:
-    """What a step decided, leaves `[B]`; `correct` as `accuracy.judged` has it."""
-    info, known = record.next_timestep.info, record.timestep.privileged
-    kind = known["new_target"], known["minimal_pair"]
-    return Games(info["decided"], judged(record), info["query"], *kind)
+    """Returns the decisions of a step, leaves `[B]`; `correct` is that of
+    `accuracy.correct_decisions`.
+    """
+    info, privileged = record.next_timestep.info, record.timestep.privileged
+    kind = privileged["new_target"], privileged["minimal_pair"]
+    return Games(info["decided"], correct_decisions(record), info["query"], *kind)
 
 
 def play_games(
@@ -116,7 +122,7 @@ class GameAccuracy(NamedTuple):
 
 
 def game_accuracy(games: Games) -> GameAccuracy:
-    """The accuracies of one agent's games, leaves `[N, G]`; jittable and vmappable."""
+    """Returns the accuracies of one agent's games, leaves `[N, G]`; jittable and vmappable."""
     query = games.valid & games.query
     return GameAccuracy(
         *zsct_accuracy(games.correct, games.valid, games.query),

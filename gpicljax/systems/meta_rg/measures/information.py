@@ -34,20 +34,20 @@ def as_counts(counts: ArrayLike | None, rows: int) -> jax.Array:
     return jnp.asarray(x, jnp.int32)
 
 
-def num_levels(argument: str, size: int | None, of: str, values: ArrayLike) -> int:
-    """How many values a table has at most, `argument`: as given, or one more than the greatest."""
+def num_levels(argument: str, size: int | None, array_name: str, values: ArrayLike) -> int:
+    """Returns the number of values of a table: `size`, or one more than the greatest value."""
     check_at_least(1, **{argument: size})
     if isinstance(values, Tracer):
-        check(size is not None, argument, size, f"a number: {of} are traced")
+        check(size is not None, argument, size, f"a number: {array_name} are traced")
         return int(size or 0)
     least, most = int(np.min(values)), int(np.max(values))
     size = most + 1 if size is None else int(size)
-    check(least >= 0 and most < size, of, f"{least} to {most}", f"0 to {size - 1}")
+    check(least >= 0 and most < size, array_name, f"{least} to {most}", f"0 to {size - 1}")
     return size
 
 
 def joint(a: jax.Array, a_levels: int, b: jax.Array, b_levels: int, counts: jax.Array) -> jax.Array:
-    """How often each value of each variable of `a` occurs with each value of each of `b`.
+    """Counts how often each value of each variable of `a` occurs with each value of each of `b`.
 
     Args:
       a: `int32[N, A]`, values below `a_levels`; others occur never.
@@ -61,8 +61,8 @@ def joint(a: jax.Array, a_levels: int, b: jax.Array, b_levels: int, counts: jax.
     """
     dtype = jnp.result_type(float)
     weighted = jax.nn.one_hot(a, a_levels, dtype=dtype) * counts.astype(dtype)[:, None, None]
-    other = jax.nn.one_hot(b, b_levels, dtype=dtype)
-    return jnp.einsum("nax,nby->abxy", weighted, other, precision="highest")
+    one_hot = jax.nn.one_hot(b, b_levels, dtype=dtype)
+    return jnp.einsum("nax,nby->abxy", weighted, one_hot, precision="highest")
 
 
 def entropy(counts: jax.Array) -> jax.Array:
@@ -83,11 +83,11 @@ def mutual_information(counts: jax.Array) -> jax.Array:
 
 
 def two_greatest(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
-    """The greatest and the second greatest along an axis of at least two."""
+    """Returns the greatest and the second greatest along an axis of at least two."""
     ordered = jnp.moveaxis(jnp.sort(values, axis), axis, 0)
     return ordered[-1], ordered[-2]
 
 
 def mean_where(values: jax.Array, valid: jax.Array) -> jax.Array:
-    """The mean of the valid ones; NaN without any."""
+    """Returns the mean of the valid ones; NaN without any."""
     return jnp.where(valid, values, 0).sum() / valid.sum().astype(values.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.meta_rg.env import language, structure
-from gpicljax.systems.meta_rg.env.game import represented
+from gpicljax.systems.meta_rg.env.game import represent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import SPEAKER, Params, State, Task
 from gpicljax.systems.meta_rg.measures.compositionality import (
@@ -22,7 +22,7 @@ from gpicljax.typing import ArrayTree
 
 
 class Languages(NamedTuple):
-    """What is said of every meaning of T semantic structures.
+    """Messages for every meaning of T semantic structures.
 
     Attributes:
       messages: `int32[T, M, L]`, as sent, 0 behind the end of a sentence.
@@ -40,7 +40,7 @@ class Languages(NamedTuple):
 
 
 def meanings(env: MetaRG) -> np.ndarray:
-    """All meanings below the cap of values, `int32[M, N_dim]`; see `Languages`.
+    """Returns all meanings below the cap of values, `int32[M, N_dim]`; see `Languages`.
 
     Example:
       >>> import gpicljax
@@ -51,7 +51,7 @@ def meanings(env: MetaRG) -> np.ndarray:
 
 
 class Utterances(NamedTuple):
-    """What is said of samples of every meaning of T semantic structures.
+    """Messages for samples of every meaning of T semantic structures.
 
     Attributes:
       messages: `int32[T, M, O, L]`, as sent, 0 behind the end of a sentence.
@@ -76,7 +76,7 @@ def utterances(
     structures: int,
     samples: int = 1,
 ) -> Utterances:
-    """Asks a speaker for every meaning of newly drawn structures, and keeps what it says.
+    """Asks a speaker for every meaning of newly drawn structures, and keeps its messages.
 
     It is asked at the start of an episode each time, when nothing has been said before.
 
@@ -102,31 +102,31 @@ def utterances(
                 stimulus = jax.nn.one_hot(meaning, env.max_values).reshape(-1)
             else:
                 entries = task.table[jnp.arange(env.num_dims), meaning, sample]
-                stimulus = represented(entries, env.stimulus)
-            seen = jnp.zeros_like(state.game.speaker).at[0].set(stimulus)
-            game = state.game.replace(speaker=seen)  # type: ignore[attr-defined]
+                stimulus = represent(entries, env.stimulus)
+            game_stimuli = jnp.zeros_like(state.game.speaker).at[0].set(stimulus)
+            game = state.game.replace(speaker=game_stimuli)  # type: ignore[attr-defined]
             return env.observe(state.replace(game=game), task), stimulus  # type: ignore[attr-defined]
 
-        which = jnp.arange(samples) % task.samples
-        shown, stimuli = jax.vmap(jax.vmap(see, (None, 0)), (0, None))(space, which)
+        sample_index = jnp.arange(samples) % task.samples
+        shown, stimuli = jax.vmap(jax.vmap(see, (None, 0)), (0, None))(space, sample_index)
         return shown, stimuli, (space < task.num_values).all(-1).astype(jnp.int32), task.num_values
 
     shown, stimuli, counts, num_values = jax.vmap(ask)(jax.random.split(task_key, structures))
     size = structures * len(space) * samples
-    no, yes = jnp.zeros(size, bool), jnp.ones(size, bool)
+    never, always = jnp.zeros(size, bool), jnp.ones(size, bool)
     timestep = TimeStep(
         observation=jax.tree.map(lambda x: x.reshape(size, *x.shape[3:]), shown),
         reward=jnp.zeros((size, 2), jnp.result_type(float)),
-        terminated=no,
-        truncated=no,
-        episode_start=yes,
-        trial_start=yes,
+        terminated=never,
+        truncated=never,
+        episode_start=always,
+        trial_start=always,
         info={},
     )
     keys = jax.random.split(act_key, size)
     action, _, _ = agent.act(keys, params, agent.initial_carry(size), timestep)
-    said = language.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
-    messages = said.reshape(structures, len(space), samples, -1)
+    tokens = language.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
+    messages = tokens.reshape(structures, len(space), samples, -1)
     return Utterances(messages, stimuli, counts, num_values)
 
 
@@ -164,15 +164,17 @@ def languages(
       (4, 8, 3)
     """
     space = meanings(env)
-    said = utterances(key, env, agent, params, env_params, structures=structures)
-    messages = said.messages[:, :, 0]
+    spoken_structures = utterances(key, env, agent, params, env_params, structures=structures)
+    messages = spoken_structures.messages[:, :, 0]
 
-    def measured(said: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:
+    def measure(spoken: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:
         sizes = {"vocab_size": env.vocab_size + 1, "num_values": env.max_values}
         return (
-            topographic_similarity(said, space, counts=count),
-            posdis(said, space, counts=count, **sizes),
-            bosdis(said, space, counts=count, **sizes),
+            topographic_similarity(spoken, space, counts=count),
+            posdis(spoken, space, counts=count, **sizes),
+            bosdis(spoken, space, counts=count, **sizes),
         )
 
-    return Languages(messages, said.counts, *jax.vmap(measured)(messages, said.counts))
+    return Languages(
+        messages, spoken_structures.counts, *jax.vmap(measure)(messages, spoken_structures.counts)
+    )

@@ -1,4 +1,4 @@
-"""What a listener's decisions are worth where two answers are not equally frequent, or preferred.
+"""Accuracy of decisions where two answers are not equally frequent, or one is preferred.
 
 Source: Table 4 of the Meta-Referential Games paper, whose accuracies below one half need it.
 """
@@ -52,21 +52,21 @@ class Confusion(NamedTuple):
         return _share(self.same[0] + self.different[0], valid)
 
     def in_words(self) -> str:
-        """A line."""
+        """Returns a line."""
         numbers = (self.accuracy, self.balanced_accuracy, self.always_same, self.says_same)
-        accuracy, balanced, always, says = (f"{100 * x:.1f} %" for x in numbers)
+        accuracy, balanced, always, same_share = (f"{100 * x:.1f} %" for x in numbers)
         return (
             f'accuracy {accuracy}, balanced {balanced}, always "same" {always}, '
-            f'says "same" {says}, {self.same[2] + self.different[2]} not valid'
+            f'says "same" {same_share}, {self.same[2] + self.different[2]} not valid'
         )
 
 
-def confusion(answer: np.ndarray, said: np.ndarray, valid: np.ndarray) -> Confusion:
+def confusion(answer: np.ndarray, decided: np.ndarray, valid: np.ndarray) -> Confusion:
     """Counts decisions.
 
     Args:
       answer: `int[N]`, 0 for the same meaning, 1 for another.
-      said: `int[N]`, what was decided.
+      decided: `int[N]`, what was decided.
       valid: `bool[N]`, whether anything was.
 
     Raises:
@@ -76,14 +76,14 @@ def confusion(answer: np.ndarray, said: np.ndarray, valid: np.ndarray) -> Confus
       >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([True, True, False]))
       Confusion(same=(1, 1, 0), different=(0, 0, 1))
     """
-    answer, said, valid = (np.asarray(x) for x in (answer, said, valid))
-    lengths = answer.shape, said.shape, valid.shape
+    answer, decided, valid = (np.asarray(x) for x in (answer, decided, valid))
+    lengths = answer.shape, decided.shape, valid.shape
     check(len(set(lengths)) == 1 and answer.ndim == 1, "answer", lengths, "three arrays [N]")
 
     def counts(truth: int) -> tuple[int, int, int]:
-        mine = answer == truth
-        named = [int((mine & valid & (said == word)).sum()) for word in (0, 1)]
-        return (named[0], named[1], int((mine & ~valid.astype(bool)).sum()))
+        has_truth = answer == truth
+        named = [int((has_truth & valid & (decided == word)).sum()) for word in (0, 1)]
+        return (named[0], named[1], int((has_truth & ~valid.astype(bool)).sum()))
 
     return Confusion(counts(0), counts(1))
 

@@ -13,7 +13,7 @@ from gpicljax.systems.meta_rg.env.recall import Recall
 from gpicljax.systems.meta_rg.measures.accuracy import (
     PhaseAccuracy,
     checked_games,
-    judged,
+    correct_decisions,
     phase_accuracy,
     ratio,
 )
@@ -36,7 +36,7 @@ class RecallGames(NamedTuple):
 
 
 class RecallAccuracy(NamedTuple):
-    """How often answers are right.
+    """Shares of right answers.
 
     Attributes:
       first: in the first shot.
@@ -78,7 +78,7 @@ def play_recall_games(
 
     def keep(record: Record) -> RecallGames:
         info = record.next_timestep.info
-        return RecallGames(info["answered"], judged(record), info["shot"])
+        return RecallGames(info["answered"], correct_decisions(record), info["shot"])
 
     def game(record: Record) -> jax.Array:
         answered = record.next_timestep.info["answered"]
@@ -125,8 +125,8 @@ def recall_accuracy(
     played, right = checked_games(answered=answered, correct=correct)
     first = played & (shot == 0)
     before = jnp.cumsum(first, axis=1) - 1
-    which = before * bins // jnp.maximum(first.sum(1, keepdims=True), 1)
-    inside = first[..., None] & (which[..., None] == jnp.arange(bins))
+    bin_index = before * bins // jnp.maximum(first.sum(1, keepdims=True), 1)
+    inside = first[..., None] & (bin_index[..., None] == jnp.arange(bins))
     dtype = jnp.result_type(float)
     wins, games = ((x.sum((0, 1))).astype(dtype) for x in (inside & right[..., None], inside))
     return RecallAccuracy(

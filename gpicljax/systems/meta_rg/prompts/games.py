@@ -39,8 +39,8 @@ from gpicljax.vector import VectorEnv
 SPEAKER, LISTENER = 0, 1
 
 
-class Played(NamedTuple):
-    """What a language model has played.
+class PlayedGames(NamedTuple):
+    """The games that a language model has played.
 
     Attributes:
       support: decisions in games of the first phase.
@@ -83,8 +83,8 @@ def play_listener(
     patience: RetryPolicy = PATIENT,
     max_tokens: int = 64,
     at_once: int = 8,
-) -> Played:
-    """One episode on every instance, with the model as listener to the environment's speaker.
+) -> PlayedGames:
+    """Plays one episode on every instance, with the model as listener to the environment's speaker.
 
     Args:
       key: a typed key.
@@ -119,26 +119,26 @@ def play_listener(
     ]
     wait = env.num_decisions
 
-    def act(n: int, seen: Mapping[str, Any], ask: Callable[[list[Message]], str]) -> Any:
-        if int(seen["round"]) < env.num_rounds:
+    def act(n: int, observation: Mapping[str, Any], ask: Callable[[list[Message]], str]) -> Any:
+        if int(observation["round"]) < env.num_rounds:
             return np.int32(wait)
-        if int(seen["round"]) > env.num_rounds:
-            sessions[n].feedback(seen)
+        if int(observation["round"]) > env.num_rounds:
+            sessions[n].feedback(observation)
             return np.int32(wait)
-        decision = sessions[n].hear(ask(sessions[n].question(seen)))
-        said[n].append(decision)
+        decision = sessions[n].hear(ask(sessions[n].question(observation)))
+        decisions[n].append(decision)
         return np.int32(DIFFERENT if decision is None else decision)
 
-    said: list[list[int | None]] = [[] for _ in sessions]
+    decisions: list[list[int | None]] = [[] for _ in sessions]
     about = {"what": "meta-referential games, listener", "settings": changed_settings(settings)}
     options = budget, patience, max_tokens, at_once
     reading = _Reading(lambda text: decision_in(text) is not None, '{"meaning": ...}')
     records, spent = _play(key, vec, model, folder, act, about, options, reading)
-    valid = [[decision is not None for decision in each] for each in said]
-    return _played(records, valid, *spent)
+    valid = [[decision is not None for decision in of_episode] for of_episode in decisions]
+    return _count_games(records, valid, *spent)
 
 
-def play_rule(key: jax.Array, vec: VectorEnv, agent: Agent) -> Played:
+def play_rule(key: jax.Array, vec: VectorEnv, agent: Agent) -> PlayedGames:
     """The episodes of `play_listener` for the same key, with an untrained agent as listener.
 
     Args:
@@ -151,10 +151,10 @@ def play_rule(key: jax.Array, vec: VectorEnv, agent: Agent) -> Played:
     horizon = int(np.max(env.horizon(vec.params)))
 
     @jax.jit
-    def played(key: jax.Array) -> Any:
-        return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=horizon, keep=_kept)
+    def play_all(key: jax.Array) -> Any:
+        return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=horizon, keep=_keep)
 
-    return _played(played(key), None, Usage(0, 0, 0), (), ReplyTally())
+    return _count_games(play_all(key), None, Usage(0, 0, 0), (), ReplyTally())
 
 
 def play_speaker(
@@ -168,8 +168,8 @@ def play_speaker(
     patience: RetryPolicy = PATIENT,
     max_tokens: int = 256,
     at_once: int = 8,
-) -> Played:
-    """One episode on every instance, with the model as speaker.
+) -> PlayedGames:
+    """Plays one episode on every instance, with the model as speaker.
 
     Args:
       key: a typed key.
@@ -203,17 +203,19 @@ def play_speaker(
     ]
     turn = threading.Lock()
 
-    def act(n: int, seen: Mapping[str, Any], ask: Callable[[list[Message]], str]) -> Any:
-        own = {name: values[SPEAKER] for name, values in seen.items() if name != "action_mask"}
+    def act(n: int, observation: Mapping[str, Any], ask: Callable[[list[Message]], str]) -> Any:
+        speaker_view = {
+            name: values[SPEAKER] for name, values in observation.items() if name != "action_mask"
+        }
         with turn:
             moment = moments[n]
-            both = np.array(listener({n: moment})[n])
-        both[SPEAKER] = [env.num_decisions, *[0] * env.message_length]
-        if int(own["round"]) < env.num_rounds:
-            both[SPEAKER, 1:] = sessions[n].hear(ask(sessions[n].question(own)))
-        elif int(own["round"]) > env.num_rounds:
-            sessions[n].decided(own)
-        return both
+            actions = np.array(listener({n: moment})[n])
+        actions[SPEAKER] = [env.num_decisions, *[0] * env.message_length]
+        if int(speaker_view["round"]) < env.num_rounds:
+            actions[SPEAKER, 1:] = sessions[n].hear(ask(sessions[n].question(speaker_view)))
+        elif int(speaker_view["round"]) > env.num_rounds:
+            sessions[n].add_decision(speaker_view)
+        return actions
 
     moments: dict[int, ActionRequest] = {}
     about = {"what": "meta-referential games, speaker"}
@@ -223,12 +225,12 @@ def play_speaker(
         lambda text: message_in(text, length, vocab_size) is not None, "[MESSAGE: ...]"
     )
     records, spent = _play(key, vec, model, folder, act, about, options, reading, moments)
-    played = _played(records, None, *spent)
+    played = _count_games(records, None, *spent)
     return played._replace(invalid=sum(session.invalid for session in sessions))
 
 
 def nearest_listener(env: MetaRG) -> HostAgent:
-    """A listener that decides by the nearest stimulus it was shown, dimension by dimension.
+    """Returns a listener that decides by the nearest stimulus it was shown, dimension by dimension.
 
     "Same", if the symbol that it heard with it is the one that it hears now, in every place. Where
     stimuli are names, the nearest one has the same name.
@@ -243,11 +245,11 @@ def nearest_listener(env: MetaRG) -> HostAgent:
         return {n: one(n, moment) for n, moment in moments.items()}
 
     def one(n: int, moment: ActionRequest) -> np.ndarray:
-        seen = {k: np.asarray(v)[LISTENER] for k, v in moment.timestep.observation.items()}
+        observation = {k: np.asarray(v)[LISTENER] for k, v in moment.timestep.observation.items()}
         if bool(moment.timestep.trial_start):
             shown[n] = []
-        stimulus = seen["stimulus"][: env.stimulus_size].reshape(dims, -1)
-        message, round_ = seen["message"], int(seen["round"])
+        stimulus = observation["stimulus"][: env.stimulus_size].reshape(dims, -1)
+        message, round_ = observation["message"], int(observation["round"])
         decision = env.num_decisions
         if round_ > env.num_rounds:
             shown[n].append((stimulus, message))
@@ -271,13 +273,13 @@ def _game(vec: VectorEnv, view: str) -> MetaRG:
     fits = isinstance(env, MetaRG) and env.view == view and env.num_distractors == 0
     fits = fits and env.descriptive and env.feedback and env.actions == "compact"  # type: ignore[union-attr]
     fits = fits and not env.announces  # type: ignore[union-attr]
-    accepted = f'MetaRG with view="{view}", compact actions, feedback and no distractors'
-    check(fits, "vec", env, accepted)
+    accepted_values = f'MetaRG with view="{view}", compact actions, feedback and no distractors'
+    check(fits, "vec", env, accepted_values)
     assert isinstance(env, MetaRG)
     return env
 
 
-def _kept(record: Any) -> dict[str, Any]:
+def _keep(record: Any) -> dict[str, Any]:
     info = record.next_timestep.info
     return {name: info[name] for name in ("decided", "correct", "query")} | {
         "answer": record.timestep.privileged["answer"]
@@ -306,7 +308,7 @@ def _play(
     ended: set[int] = set()
 
     def one(n: int, moment: ActionRequest) -> Any:
-        seen = jax.tree.map(np.asarray, moment.timestep.observation)
+        observation = jax.tree.map(np.asarray, moment.timestep.observation)
         conversation = conversations[n]
 
         def ask(messages: list[Message]) -> str:
@@ -322,7 +324,7 @@ def _play(
             return text
 
         try:
-            return act(n, seen, ask)
+            return act(n, observation, ask)
         except BudgetSpent as error:
             conversation.faults.append(str(error))
         except Interrupted:
@@ -347,33 +349,35 @@ def _play(
             seed = int(key_words[-1]) * 100_003 + n
             conversations.append(run.open(f"episode_{n:04d}", whole, seed))
         horizon = int(np.max(vec.env.horizon(vec.params)))
-        played = host_play(key, vec, answer, max_steps=horizon, keep=_kept)
+        played = host_play(key, vec, answer, max_steps=horizon, keep=_keep)
     return played, (run.usage, run.faults, run.tally)
 
 
-def _played(
+def _count_games(
     played: Any,
     valid: list[list[bool]] | None,
     usage: Usage,
     faults: tuple[str, ...],
     tally: ReplyTally,
-) -> Played:
+) -> PlayedGames:
     """Decisions by phase; `valid` has those that a reply has named, episode by episode."""
     if played.records is None:
         nothing = confusion(np.zeros(0, int), np.zeros(0, int), np.zeros(0, bool))
-        return Played(nothing, nothing, 0, 0, usage, faults, tally)
+        return PlayedGames(nothing, nothing, 0, 0, usage, faults, tally)
     records = {name: np.asarray(x)[:, 0] for name, x in played.records.items()}
     decided, correct = records["decided"], records["correct"]
     answer = records["answer"]
-    said = np.where(correct, answer, 1 - answer)
+    decision = np.where(correct, answer, 1 - answer)
     good = np.ones_like(decided)
     if valid is not None:
-        for n, each in enumerate(valid):
+        for n, of_episode in enumerate(valid):
             places = np.flatnonzero(decided[n])
-            good[n, places] = each[: len(places)]
+            good[n, places] = of_episode[: len(places)]
     parts = [
-        confusion(*(x[decided & (records["query"] == phase)] for x in (answer, said, good)))
+        confusion(*(x[decided & (records["query"] == phase)] for x in (answer, decision, good)))
         for phase in (False, True)
     ]
     ended = np.asarray(played.terminated)[:, 0]
-    return Played(parts[0], parts[1], int((~good).sum()), int(ended.sum()), usage, faults, tally)
+    return PlayedGames(
+        parts[0], parts[1], int((~good).sum()), int(ended.sum()), usage, faults, tally
+    )

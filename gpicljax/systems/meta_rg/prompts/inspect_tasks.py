@@ -24,7 +24,7 @@ from gpicljax.llm.outcomes import SILENT
 from gpicljax.registration import make
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.prompts.games import (
-    Played,
+    PlayedGames,
     nearest_listener,
     play_listener,
     play_speaker,
@@ -63,10 +63,12 @@ _ONCE = RetryPolicy(attempts=1)
 
 
 def _of_all(value: Callable[[Confusion], float]) -> Metric:
-    """A number of the decisions of all samples together."""
+    """Returns a number of the decisions of all samples together."""
 
     def compute(scores: list[SampleScore]) -> float:
-        tables = np.array([one.score.metadata["decisions"] for one in scores if one.score.metadata])
+        tables = np.array(
+            [score.score.metadata["decisions"] for score in scores if score.score.metadata]
+        )
         if not len(tables):  # while nothing is scored yet
             return float("nan")
         same, different = tables.sum(0).tolist()
@@ -77,13 +79,13 @@ def _of_all(value: Callable[[Confusion], float]) -> Metric:
 
 @metric
 def balanced_accuracy() -> Metric:
-    """Mean of the shares of both truths that were told rightly."""
+    """Returns the mean of the shares of both truths that were told rightly."""
     return _of_all(lambda found: found.balanced_accuracy)
 
 
 @metric
 def says_same() -> Metric:
-    """Share of "same" in valid answers: one half where nothing is preferred."""
+    """Returns the share of "same" in valid answers: one half where nothing is preferred."""
     return _of_all(lambda found: found.says_same)
 
 
@@ -107,17 +109,17 @@ def play(role: str, env: str, static: dict[str, int], max_tokens: int, turned: b
     shots, samples = static["shots"], static["samples"]
     caps = {"max_shots": shots, "max_samples": samples, "max_values": static["max_values"]}
 
-    def session(key: jax.Array, model: InspectModel, folder: Path) -> Played:
+    def session(key: jax.Array, model: InspectModel, folder: Path) -> PlayedGames:
         options: Any = {"patience": _ONCE, "max_tokens": max_tokens}
         view = {} if role == "listener" else {"view": "players"}
-        made: Any = make(env, **caps, **view)
+        game: Any = make(env, **caps, **view)
         vec = VectorEnv(
-            made, 1, resets="fresh", params=made.make_params(shots=shots, samples=samples)
+            game, 1, resets="fresh", params=game.make_params(shots=shots, samples=samples)
         )
         if role == "listener":
-            asked = ListenerSettings(different_first=turned)
-            return play_listener(key, vec, model, folder, asked, **options)
-        return play_speaker(key, vec, model, folder, nearest_listener(made), **options)
+            settings = ListenerSettings(different_first=turned)
+            return play_listener(key, vec, model, folder, settings, **options)
+        return play_speaker(key, vec, model, folder, nearest_listener(game), **options)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         del generate
@@ -146,8 +148,8 @@ def decisions() -> Any:
     async def judge(state: TaskState, target: Target) -> Score:
         del target
         same, different = state.store.get("decisions", [[0, 0, 0], [0, 0, 0]])
-        found = Confusion((same[0], same[1], same[2]), (different[0], different[1], different[2]))
-        values: Any = {"accuracy": found.accuracy, "invalid": float(state.store.get("invalid", 0))}
+        counts = Confusion((same[0], same[1], same[2]), (different[0], different[1], different[2]))
+        values: Any = {"accuracy": counts.accuracy, "invalid": float(state.store.get("invalid", 0))}
         outcomes = state.store.get("outcomes", {})
         values |= {outcome: float(outcomes.get(outcome, 0)) for outcome in SILENT}
         about = {"decisions": [same, different]}
@@ -217,7 +219,7 @@ def referential_speaker(
     max_tokens: int = 256,
     seed: int = 0,
 ) -> Task:
-    """The model speaks, to a listener that decides by the nearest stimulus it was shown.
+    """Returns the model speaks, to a listener that decides by the nearest stimulus it was shown.
 
     Args:
       shots: see `referential_listener`, as for the rest.

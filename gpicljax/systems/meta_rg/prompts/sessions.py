@@ -18,8 +18,8 @@ import numpy as np
 
 from gpicljax.checks import check_fields
 from gpicljax.llm.chat import Message
-from gpicljax.llm.parsing import marked
-from gpicljax.llm.prompts import schema_request, written
+from gpicljax.llm.parsing import bracketed_answer
+from gpicljax.llm.prompts import format_value, schema_request
 from gpicljax.systems.meta_rg.env.game import Stimulus
 from gpicljax.systems.meta_rg.env.structure import WORD_LETTERS, word_text
 
@@ -38,7 +38,7 @@ _STIMULI: dict[Stimulus, tuple[str, str]] = {
 
 
 def stimulus_text(stimulus: Any, kind: Stimulus) -> str:
-    """A stimulus as a player is told it.
+    """Returns a stimulus as a player is told it.
 
     Args:
       stimulus: `[F]`, as it stands in the observation.
@@ -48,7 +48,7 @@ def stimulus_text(stimulus: Any, kind: Stimulus) -> str:
         return f"[{', '.join(_letters(int(category) - 1) for category in stimulus)}]"
     if kind == "pseudoword":
         return f"[{', '.join(map(word_text, np.reshape(stimulus, (-1, WORD_LETTERS))))}]"
-    return written(stimulus, _DECIMALS)
+    return format_value(stimulus, _DECIMALS)
 
 
 def _letters(number: int) -> str:
@@ -59,7 +59,7 @@ def _letters(number: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ListenerSettings:
-    """How a listener is asked.
+    """Settings of the questions to a listener.
 
     Attributes:
       different_first: whether the answers stand in the other order: a model that prefers what it
@@ -86,7 +86,7 @@ class ListenerSettings:
 
 
 def answer_schema(settings: ListenerSettings | None = None) -> str:
-    """What a request has besides, so that a server gives one of the two answers: JSON as text.
+    """Returns the part of a request, as JSON, that holds a server to one of the two answers.
 
     For `client.OpenAICompatible(..., options=answer_schema())`.
     """
@@ -96,16 +96,16 @@ def answer_schema(settings: ListenerSettings | None = None) -> str:
 
 
 def decision_in(text: str) -> int | None:
-    """What a listener's reply decides; None if it names neither answer."""
-    found = re.findall(r'"meaning"\s*:\s*"(\w+)"', text)
-    word = found[-1] if found else marked(text, "lenient", "ANSWER")
+    """Returns the decision in a listener's reply; None if it names neither answer."""
+    words = re.findall(r'"meaning"\s*:\s*"(\w+)"', text)
+    word = words[-1] if words else bracketed_answer(text, "lenient", "ANSWER")
     word = None if word is None else word.strip().lower()
     return ANSWERS.index(word) if word in ANSWERS else None
 
 
 def message_in(text: str, length: int, vocab_size: int) -> list[int] | None:
     """The tokens in a speaker's reply, filled up with 0; None where a token is not known."""
-    inside = marked(text, "lenient", "MESSAGE")
+    inside = bracketed_answer(text, "lenient", "MESSAGE")
     if inside is None:
         return None
     entries = re.split(r"[,\s]+", inside.strip())
@@ -118,7 +118,7 @@ def message_in(text: str, length: int, vocab_size: int) -> list[int] | None:
 
 
 class _Session:
-    """What both roles share: a transcript, and what is said before it."""
+    """The common parts of both roles: a transcript, and the text before it."""
 
     def __init__(self, vocab_size: int, length: int, stimulus: Stimulus) -> None:
         self.vocab_size, self.length = vocab_size, length
@@ -127,8 +127,8 @@ class _Session:
         self._game, self._phase = 0, 0
         self.invalid = 0
 
-    def _shown(self, observation: Mapping[str, Any]) -> str:
-        """The stimulus in an observation."""
+    def _stimulus_text(self, observation: Mapping[str, Any]) -> str:
+        """Returns the stimulus in an observation."""
         return stimulus_text(observation["stimulus"], self._stimulus)
 
     def _rules(self, role: str) -> str:
@@ -146,7 +146,7 @@ class _Session:
         )
 
     def _place(self, observation: Mapping[str, Any]) -> str:
-        """Which game it is, by phase."""
+        """Returns the number of the game, by phase."""
         phase = int(observation["phase"])
         if phase != self._phase:
             self._phase, self._game = phase, 0
@@ -155,7 +155,7 @@ class _Session:
     def _over(self) -> None:
         self._game += 1
 
-    def _said(self, role: str, question: str) -> list[Message]:
+    def _messages(self, role: str, question: str) -> list[Message]:
         past = "\n".join(["What has happened so far:", *self._lines]) + "\n\n"
         text = f"{past if self._lines else ''}{question}"
         return [Message("system", self._rules(role)), Message("user", text)]
@@ -187,10 +187,10 @@ class ListenerSession(_Session):
         self._now = ""
 
     def question(self, observation: Mapping[str, Any]) -> list[Message]:
-        """What the model is asked in the round in which it decides."""
+        """Returns the messages to the model in the round in which it decides."""
         self._now = (
-            f"{self._place(observation)}: you see {self._shown(observation)}, "
-            f"and hear {written(np.asarray(observation['message']), 0)}."
+            f"{self._place(observation)}: you see {self._stimulus_text(observation)}, "
+            f"and hear {format_value(np.asarray(observation['message']), 0)}."
         )
         first, second = self.settings.order
         form = f'{{"meaning": "{first}"}} or {{"meaning": "{second}"}}'
@@ -200,19 +200,19 @@ class ListenerSession(_Session):
         think = "Think briefly first. " if self.settings.reasons else ""
         extra = " Add a message to the speaker, if you like." if self.settings.asks_message else ""
         question = f"{self._now[0].upper()}{self._now[1:]}\n{ask} {think}Answer with {form}.{extra}"
-        return self._said("listener", question)
+        return self._messages("listener", question)
 
     def hear(self, text: str) -> int | None:
-        """The decision that a reply names; None if it names none, which counts as wrong."""
+        """Returns the decision that a reply names; None if it names none, which counts as wrong."""
         decision = decision_in(text)
         self.invalid += decision is None
         self._now += f" You said: {'nothing valid' if decision is None else ANSWERS[decision]}"
         return decision
 
     def feedback(self, observation: Mapping[str, Any]) -> None:
-        """What the listener is shown after it has decided."""
+        """Adds the feedback to the transcript after the listener has decided."""
         right = int(observation["previous_result"]) == 2
-        shown = self._shown(observation)
+        shown = self._stimulus_text(observation)
         self._lines.append(
             f"{self._now}, which was {'right' if right else 'wrong'}. The speaker saw {shown}."
         )
@@ -237,9 +237,9 @@ class SpeakerSession(_Session):
         self._now = ""
 
     def question(self, observation: Mapping[str, Any]) -> list[Message]:
-        """What the model is asked in the round in which it speaks."""
+        """Returns the messages to the model in the round in which it speaks."""
         place = self._place(observation)
-        self._now = f"{place}: you see {self._shown(observation)}."
+        self._now = f"{place}: you see {self._stimulus_text(observation)}."
         form = ", ".join(["number"] * self.length)
         question = (
             f"{self._now[0].upper()}{self._now[1:]}\n"
@@ -247,18 +247,18 @@ class SpeakerSession(_Session):
             "partner can learn from you. End with your message in this form: "
             f"[MESSAGE: {form}]"
         )
-        return self._said("speaker", question)
+        return self._messages("speaker", question)
 
     def hear(self, text: str) -> list[int]:
-        """The message of a reply; silence if it says nothing that can be sent."""
+        """Returns the message of a reply; silence if it says nothing that can be sent."""
         tokens = message_in(text, self.length, self.vocab_size)
         self.invalid += tokens is None
         sent = [0] * self.length if tokens is None else tokens
         self._now += f" You said {sent}"
         return sent
 
-    def decided(self, observation: Mapping[str, Any]) -> None:
-        """What the speaker learns of its partner's decision."""
+    def add_decision(self, observation: Mapping[str, Any]) -> None:
+        """Adds the partner's decision to the transcript of the speaker."""
         right = int(observation["previous_result"]) == 2
         self._lines.append(
             f"{self._now}; your partner decided {'rightly' if right else 'wrongly'}."

@@ -101,7 +101,7 @@ def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 60
     key, conversations = named_key(seed, "language model"), []
     for arms in (2, 3, 10):
         task_set = Tasks(TEN_ARMS, (("num_arms", arms),))
-        vec = single_trial_batch(trial_settings(actions, False).around(task_set.env), 8, actions)
+        vec = single_trial_batch(trial_settings(actions, False).wrap(task_set.env), 8, actions)
         place = folder / f"{arms}_arms"
         play_trials(
             jax.random.fold_in(key, arms), vec, win_stay_lose_shift(arms), place, TINY_MODEL_PROMPT
@@ -151,7 +151,7 @@ def demonstrations(
 
 def language_batch(task_set: Tasks, actions: int, trials: int) -> HostBatch:
     """Returns the first of the tasks that all agents play, for agents on the host."""
-    env = trial_settings(actions, False).around(task_set.env)
+    env = trial_settings(actions, False).wrap(task_set.env)
     params = env.make_params(**dict(task_set.params))
     vec = VectorEnv(env, trials, resets="synchronous", params=params, steps_per_trial=actions + 1)
     return HostBatch(vec, keep_trial_step)

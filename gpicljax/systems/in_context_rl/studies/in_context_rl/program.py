@@ -99,7 +99,7 @@ class Config(TrainingConfig):
             check_choice("agents", learner, in_context_rl_train.MEMORIES)
 
     def default_name(self) -> str:
-        """The preset, and an environment of one's own."""
+        """Returns the preset, and an environment of one's own."""
         return f"{self.preset}-{self.env}".replace(":", "-") if self.env else self.preset
 
 

@@ -227,7 +227,7 @@ def draw_curves(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict
             profile = icl_profile(steps[learner], bins=bins)
             profiles = {learner: profile}
             profile_texts[test_name] = "; ".join(
-                f"{n} {v} {i}".strip() for n, v, i in profile.rows()
+                " ".join(filter(None, cells)) for cells in profile.rows()
             )
             page = trial_page(test_name, learner, first_seeds[learner], first_seeds["oracle"].means)
             if page is not None:

@@ -132,7 +132,7 @@ class Tasks:
     def trials(self, actions: int, padded: bool = False) -> tuple[Environment, Any]:
         """Returns whole trials of solved tasks, and the params."""
         settings = trial_settings(actions, padded)
-        env = settings.around(WithOptimalActions(self.env, width=settings.choices))
+        env = settings.wrap(WithOptimalActions(self.env, width=settings.choices))
         return env, env.make_params(**dict(self.params))
 
 

@@ -92,7 +92,7 @@ def program_of(config: Config) -> Program:
         title=f"{about['algorithm']} on {config.family}",
         details={"histories": f"{config.histories:,} of {config.actions:,} actions"},
         collection=Collection(
-            what="histories",
+            record_name="histories",
             about=about,
             kind="what",
             make=make,

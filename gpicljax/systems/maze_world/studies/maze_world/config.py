@@ -1,4 +1,4 @@
-"""What `maze_world.py` is told: its configuration and its presets."""
+"""Configuration and presets of the study `maze_world`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACTING: dict[Acting, Cooling] = {
 
 @struct.dataclass
 class Weights:
-    """How much each loss weighs; one of 0 is left out.
+    """Weights of the losses; a loss of weight 0 is left out.
 
     Attributes:
       policy: L_pm, the teacher's action.
@@ -140,18 +140,21 @@ class Config(TrainingConfig):
         most = self.agent.batch_size // self.agent.microbatches
         fits = most % self.group == 0
         check_config(fits, "group", self.group, f"a divisor of batch_size / microbatches = {most}")
-        accepted = f"0 .. {most // self.group}, the groups of a batch"
+        accepted_values = f"0 .. {most // self.group}, the groups of a batch"
         fits = self.own_groups <= most // self.group
-        check_config(fits, "own_groups", self.own_groups, accepted)
-        one = not self.own_groups or len(self.contexts) == len(self.tasks) == 1
+        check_config(fits, "own_groups", self.own_groups, accepted_values)
+        has_one_model = not self.own_groups or len(self.contexts) == len(self.tasks) == 1
         check_config(
-            one, "own_groups", self.own_groups, "0, for several models: they learn from the same"
+            has_one_model,
+            "own_groups",
+            self.own_groups,
+            "0, for several models: they learn from the same",
         )
         predicted = self.model.rewards == bool(self.weights.reward)
-        accepted = "a weight above 0 with --model.rewards, and 0 without"
-        check_config(predicted, "weights.reward", self.weights.reward, accepted)
-        some = self.train or self.start_from is not None
-        check_config(some, "train", self.train, "True, without start_from")
+        accepted_values = "a weight above 0 with --model.rewards, and 0 without"
+        check_config(predicted, "weights.reward", self.weights.reward, accepted_values)
+        has_models = self.train or self.start_from is not None
+        check_config(has_models, "train", self.train, "True, without start_from")
         longest = self.steps - self.horizon
         fits = all(1 <= mark <= longest for mark in self.marks)
         check_config(

@@ -1,4 +1,4 @@
-"""What the models of `maze_world.py` learn from: episodes, made anew, stored, or of their own."""
+"""Training sequences of `maze_world`: new episodes, stored ones, or those of the model itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpicljax.systems.maze_world.studies.maze_world.config import Config, Weight
 
 
 class Data(NamedTuple):
-    """What training sequences are made from.
+    """The sources of training sequences.
 
     Attributes:
       params: the distribution over mazes.
@@ -46,7 +46,7 @@ class Data(NamedTuple):
 
 
 def episodes_of(config: Config, env: MazeWorld) -> tuple[MazeTrajectory | None, tuple[Params, ...]]:
-    """The stored episodes to learn from, and the distributions of their mazes, if any."""
+    """Returns the stored episodes to learn from, and the distributions of their mazes, if any."""
     if config.data is None:
         return None, ()
     return stored_episodes(config.data, env, config.demonstration.length)
@@ -55,61 +55,66 @@ def episodes_of(config: Config, env: MazeWorld) -> tuple[MazeTrajectory | None, 
 def sampler(
     config: Config,
     env: MazeWorld,
-    known: jax.Array,
+    maze_keys: jax.Array,
     student: Agent,
     distributions: tuple[Params, ...],
 ) -> Callable[[jax.Array, Data], Sequences]:
-    """What makes the sequences of an update, in groups of which each has a key.
+    """Returns the function that makes the sequences of an update, in groups with a key each.
 
     Args:
       config: sizes.
       env: where episodes are played, and rendered.
-      known: keys of the mazes of a finite set.
+      maze_keys: keys of the mazes of a finite set.
       student: the model as an agent, which plays some groups.
       distributions: of the mazes of stored episodes.
     """
 
-    def stored(key: jax.Array, data: Data) -> ImitationBatch:
-        which = jax.random.randint(key, (config.group,), 0, len(data.episodes.length))
-        taken = jax.tree.map(lambda x: x[which], data.episodes)
+    def stored_batch(key: jax.Array, data: Data) -> ImitationBatch:
+        rows = jax.random.randint(key, (config.group,), 0, len(data.episodes.length))
+        taken = jax.tree.map(lambda x: x[rows], data.episodes)
         return imitation_batch(
             env, taken, jax.vmap(lambda one: task_of(env, distributions, one))(taken)
         )
 
     # Whatever number of groups there is, it is traced once.
     @functools.partial(jax.jit, static_argnames="own", inline=True)
-    def group(key: jax.Array, data: Data, own: bool = False) -> ImitationBatch:
+    def group(key: jax.Array, data: Data, by_student: bool = False) -> ImitationBatch:
         if data.episodes is not None:
-            return stored(key, data)
+            return stored_batch(key, data)
         key, task_key = jax.random.split(key)
         mazes = jax.random.split(task_key, config.group)
         if any(config.tasks):
-            which = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
-            mazes = jnp.where(data.tasks > 0, known[which], mazes)
-        made = sample_trajectories(
+            rows = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
+            mazes = jnp.where(data.tasks > 0, maze_keys[rows], mazes)
+        trajectories = sample_trajectories(
             key,
             env,
             data.params,
             len(mazes),
             config.demonstration,
-            actor=student if own and data.actor is not None else None,
-            actor_params=data.actor if own else None,
+            actor=student if by_student and data.actor is not None else None,
+            actor_params=data.actor if by_student else None,
             tasks=mazes,
         )
-        return imitation_batch(env, *made)
+        return imitation_batch(env, *trajectories)
 
     def sample(keys: jax.Array, data: Data) -> Sequences:
-        first, own = keys[:: config.group], config.own_groups
+        first, student_groups = keys[:: config.group], config.own_groups
         if len(first) == 1:
-            seen = group(first[0], data, own == 1)
+            batch = group(first[0], data, student_groups == 1)
         else:
             parts = [
-                jax.vmap(functools.partial(group, own=played), (0, None), out_axes=1)(some, data)
-                for some, played in ((first[:own], True), (first[own:], False))
-                if len(some)
+                jax.vmap(functools.partial(group, by_student=played), (0, None), out_axes=1)(
+                    group_keys, data
+                )
+                for group_keys, played in (
+                    (first[:student_groups], True),
+                    (first[student_groups:], False),
+                )
+                if len(group_keys)
             ]
             parts = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), parts)
-            seen = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
-        return Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
+            batch = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
+        return Sequences(batch.inputs, None, Targets(batch.label, batch.counts))
 
     return sample

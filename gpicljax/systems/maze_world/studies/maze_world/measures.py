@@ -120,7 +120,9 @@ def agrees_with(config: Config, policy: Policy, outputs: jax.Array, label: jax.A
     return (jnp.abs(best - label) < 0.1).all(-1)
 
 
-def shown_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., ImitationErrors]:
+def imitation_measure(
+    config: Config, env: MazeWorld, network: Network
+) -> Callable[..., ImitationErrors]:
     """Measures a model on episodes of a demonstrator."""
     policy = config.model.policy(env.action_space())
     every = [
@@ -148,11 +150,11 @@ def shown_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., 
     return imitate
 
 
-def acted_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., Acted]:
+def acting_measure(config: Config, env: MazeWorld, network: Network) -> Callable[..., Acted]:
     """Measures a model's own episodes."""
     policy = config.model.policy(env.action_space())
 
-    def acted(
+    def measure(
         key: jax.Array,
         params: ArrayTree,
         cell: ArrayTree,
@@ -193,17 +195,17 @@ def acted_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., 
             trajectory.command,
         )
 
-    return acted
+    return measure
 
 
-def ahead_by(
+def prediction_measure(
     config: Config, env: MazeWorld, network: Network, pictures: Autoencoder
 ) -> Callable[..., OpenLoopError]:
     """Measures what a model expects to see next, after `context` pictures."""
     policy = config.model.policy(env.action_space())
     asleep = imagined_agent(network, policy, pictures.latent)
 
-    def ahead(
+    def measure(
         key: jax.Array, params: ArrayTree, cell: ArrayTree, tasks: Task, context: jax.Array
     ) -> OpenLoopError:
         del cell
@@ -212,10 +214,10 @@ def ahead_by(
         vec = single_trial_batch(env, count, config.steps)
         start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
         errors = open_loop_error(vec, awake, asleep, params, start, context, config.horizon)
-        shown = {name: getattr(errors, name)[:4] for name in ("expected", "seen", "last")}
+        shown = {name: getattr(errors, name)[:4] for name in ("expected", "observed", "last")}
         return errors._replace(**shown)
 
-    return ahead
+    return measure
 
 
 def measures_of(
@@ -233,7 +235,7 @@ def measures_of(
       env: the environment.
       network: the models.
       pictures: their autoencoder.
-      known: keys of the mazes that are trained on where their number is finite.
+      maze_keys: keys of the mazes that are trained on where their number is finite.
       params_of: from size and length of an episode, and density, to the distribution.
     """
 
@@ -254,16 +256,19 @@ def measures_of(
         """Returns the arguments of a measure: the mazes generated for the rules, and the others."""
         return rules.mazes(size), *more
 
-    shown, acted = shown_by(config, env, network), acted_by(config, env, network)
-    ahead = ahead_by(config, env, network, pictures)
+    imitation, acting = (
+        imitation_measure(config, env, network),
+        acting_measure(config, env, network),
+    )
+    prediction = prediction_measure(config, env, network, pictures)
 
     def act(size: int, name: Acting, forgetful: bool = False) -> Measure:
         cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))
         arguments = unseen, params_of(size, config.steps), cooled, np.bool_(forgetful)
-        return Measure(acted, functools.partial(in_mazes, size, *arguments))
+        return Measure(acting, functools.partial(in_mazes, size, *arguments))
 
     def imitation_of(name: str, *density: float) -> Measure:
-        return Measure(shown, functools.partial(rules.demonstrations, name, *density))
+        return Measure(imitation, functools.partial(rules.demonstrations, name, *density))
 
     measures = Measures(
         shown={name: imitation_of(name) for name in groups},
@@ -271,7 +276,7 @@ def measures_of(
         acted={(size, name): act(size, name) for size in config.sizes for name in config.acting},
         wiped={size: act(size, config.acting[0], forgetful=True) for size in config.sizes},
         ahead={
-            mark: Measure(ahead, functools.partial(in_mazes, config.size, np.int32(mark)))
+            mark: Measure(prediction, functools.partial(in_mazes, config.size, np.int32(mark)))
             for mark in config.marks
         },
     )

@@ -1,4 +1,4 @@
-"""How the study `maze_world` is built and run."""
+"""The program of the study `maze_world`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from gpicljax.systems.maze_world.studies.maze_world.start import (
 
 
 class Cell(NamedTuple):
-    """What distinguishes models that are trained side by side.
+    """The settings in which models that are trained side by side differ.
 
     Attributes:
       window: `int32[]`, steps that it attends to.
@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
 
 def losses_of(config: Config, policy: Policy) -> list[Loss]:
-    """The losses that weigh something at some time; weights are read from `Data`."""
+    """Returns the losses that weigh something at some time; weights are read from `Data`."""
     early = config.first_weights if config.first_share else config.weights
     kinds: dict[str, Callable[..., Loss]] = {
         "policy": functools.partial(causal_model.imitation_loss, policy),
@@ -72,8 +72,8 @@ def losses_of(config: Config, policy: Policy) -> list[Loss]:
     ]
 
 
-def grown(config: Config, updates: int, state: sequence.TrainState) -> sequence.TrainState:
-    """The contexts in force after as many updates as the state has had, of all."""
+def grow_context(config: Config, updates: int, state: sequence.TrainState) -> sequence.TrainState:
+    """Returns the state with the context that is in force after its updates, of all `updates`."""
     if not config.growth or config.start_from is not None:
         return state
     share = state.updates / max(config.growth * updates, 1)
@@ -84,7 +84,7 @@ def grown(config: Config, updates: int, state: sequence.TrainState) -> sequence.
 
 
 def cells_of(config: Config, eyes: Any, stored: MazeTrajectory | None) -> dict[str, Cell]:
-    """The models by name: every context with every number of mazes."""
+    """Returns the models by name: every context with every number of mazes."""
     return {
         cell_name(steps, tasks): Cell(
             np.int32(steps or UNLIMITED),
@@ -137,7 +137,7 @@ def build(config: Config) -> Program:
     updates = config.updates(config.observations_per_update)
     first = round(config.first_share * updates)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
-    known = gpicljax.TaskSet.create(named_key(config.seed, "mazes"), max(*config.tasks, 1)).keys
+    maze_keys = gpicljax.TaskSet.create(named_key(config.seed, "mazes"), max(*config.tasks, 1)).keys
 
     def params_of(size: int, length: int, density: float = config.density) -> Params:
         return env.make_params(size=size, density=density, num_commands=10_000, horizon=length + 1)
@@ -145,7 +145,10 @@ def build(config: Config) -> Program:
     learnt_on = params_of(config.size, config.demonstration.length)
     stored, distributions = episodes_of(config, env)
     student = causal_model.causal_agent(network, policy)
-    sample, losses = sampler(config, env, known, student, distributions), losses_of(config, policy)
+    sample, losses = (
+        sampler(config, env, maze_keys, student, distributions),
+        losses_of(config, policy),
+    )
 
     def phase(data: Data, updates: jax.Array) -> Data:
         early = updates < first
@@ -165,7 +168,7 @@ def build(config: Config) -> Program:
             length=config.demonstration.length,
             phase=phase,
             frozen=(AUTOENCODER, WINDOW),
-            prepare=causal_model.encoded(pictures, part),
+            prepare=causal_model.encode_observations(pictures, part),
             several=several,
         )
 
@@ -180,8 +183,8 @@ def build(config: Config) -> Program:
         return between(dataclasses.replace(state, params=whole))
 
     def between(state: sequence.TrainState) -> sequence.TrainState:
-        """What holds until the next log line."""
-        state = grown(config, updates, state)
+        """Prepares the state for the updates until the next log line."""
+        state = grow_context(config, updates, state)
         if not config.own_groups:
             return state
         actor = jax.tree.map(jnp.copy, state.params)
@@ -194,7 +197,7 @@ def build(config: Config) -> Program:
         trainer.partition,  # type: ignore[arg-type]
         together=True,
     )
-    measures, rules = measures_of(config, env, network, pictures, known, params_of)
+    measures, rules = measures_of(config, env, network, pictures, maze_keys, params_of)
     return Program(
         title=f"{config.model.kind} models of mazes and of a way through them",
         details={
@@ -217,7 +220,7 @@ def build(config: Config) -> Program:
 
 
 def mazes_in_words(config: Config, stored: MazeTrajectory | None) -> str:
-    """How many mazes are learnt from."""
+    """Describes the mazes of the training in words."""
     if stored is not None:
         return f"{len(stored.length):,} stored episodes"
     return "each seen once" if config.tasks == (0,) else f"{config.tasks} different ones"

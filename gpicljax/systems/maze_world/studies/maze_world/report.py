@@ -20,13 +20,13 @@ from gpicljax.spaces import Box
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames
 from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS
+from gpicljax.systems.maze_world.env.types import Task
 from gpicljax.systems.maze_world.experts.privileged import Rule
 from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
-from gpicljax.systems.maze_world.studies.maze_world.measures import Imitated, Measures
+from gpicljax.systems.maze_world.studies.maze_world.measures import ImitationErrors, Measures
 from gpicljax.systems.maze_world.studies.maze_world.rules import RULES
-from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure
@@ -43,7 +43,7 @@ LATE = 4
 
 
 class Results:
-    """What was measured, by model.
+    """The measurements of a run, by model.
 
     Args:
       outcome: of the run.
@@ -67,12 +67,12 @@ class Results:
 
     def _by_model(self, measured: Mapping[KeyT, ResultT]) -> dict[KeyT, dict[str, ResultT]]:
         """Results of each kind by model: leaves `[seeds, N, ...]`, of sound seeds alone."""
-        lanes = np.arange(len(self.outcome.sound)).reshape(len(self.models), -1)
-        rows = [of_model[self.outcome.sound[of_model]] for of_model in lanes]
+        replicas = np.arange(len(self.outcome.sound)).reshape(len(self.models), -1)
+        rows = [of_model[self.outcome.sound[of_model]] for of_model in replicas]
         return {
             key: {
-                model: jax.tree.map(lambda x, own=own: x[own], result)
-                for model, own in zip(self.models, rows, strict=True)
+                model: jax.tree.map(lambda x, own=rows_of_model: x[own], result)
+                for model, rows_of_model in zip(self.models, rows, strict=True)
             }
             for key, result in measured.items()
         }
@@ -85,7 +85,7 @@ class Results:
         size = self.outcome.config.sizes[0]
         return place / self.outcome.program.more.rules.mazes(size).cell_size[0]
 
-    def episode(self, task: ArrayTree, size: int, pose: np.ndarray) -> MazeEpisode:
+    def episode(self, task: Task, size: int, pose: np.ndarray) -> MazeEpisode:
         """Stored poses `[3, T]` in a maze of so many cells a side, as they are drawn."""
         turn = 1 if self.outcome.config.actions == "continuous" else np.pi / 2
         return MazeEpisode(
@@ -97,99 +97,108 @@ class Results:
         )
 
     def action(self, stored: np.ndarray) -> str:
-        """An action in words."""
+        """Returns an action in words."""
         if self.outcome.config.actions == "continuous":
             return ", ".join(f"{x:.2f}" for x in stored)
         return ("stay", "turn left", "turn right", "back", "forward")[int(stored)]
 
 
-def late(values: np.ndarray) -> np.ndarray:
-    """The mean over the last quarter of each maze's episode, all seeds together: `[N]`."""
+def last_quarter(values: np.ndarray) -> np.ndarray:
+    """Returns the mean over the last quarter of each maze's episode, all seeds together: `[N]`."""
     steps = values.shape[-1]
     return values[..., -(steps // LATE) :].astype(np.float64).mean((0, -1))
 
 
-def late_means(measured: Imitated) -> dict[str, float]:
-    """The means over the last quarter, by part."""
+def late_means(measured: ImitationErrors) -> dict[str, float]:
+    """Returns the means over the last quarter, by part."""
     parts = measured._asdict().items()
-    return {part: float(late(np.asarray(x)).mean()) for part, x in parts if x is not None}
+    return {part: float(last_quarter(np.asarray(x)).mean()) for part, x in parts if x is not None}
 
 
-def quarters(values: np.ndarray) -> str:
+def quarter_means(values: np.ndarray) -> str:
     """Means by quarter of the episode."""
     means = [x.mean() for x in np.array_split(values.astype(np.float64), 4, axis=-1)]
     return " ".join(f"{x:.3f}" for x in means)
 
 
-def compared(ours: np.ndarray, theirs: np.ndarray, difference: bool) -> str:
-    """The ratio of two means over the same episodes, or their difference, with an interval."""
+def format_comparison(numerator: np.ndarray, denominator: np.ndarray, difference: bool) -> str:
+    """Formats the ratio of two means over the same episodes, or their difference, with an
+    interval.
+    """
     if not difference:
-        return "{:.3f} [{:.3f}, {:.3f}]".format(*ratio_interval(ours, theirs))
-    found = mean_interval(np.asarray(ours, np.float64) - theirs)
-    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+        return "{:.3f} [{:.3f}, {:.3f}]".format(*ratio_interval(numerator, denominator))
+    interval = mean_interval(np.asarray(numerator, np.float64) - denominator)
+    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
-def shown_table(results: Results, name: str) -> str:
-    """How each model imitates and foresees along a demonstrator's episode."""
-    each = results.shown[name]
-    beside = "-" if results.densities_of_actions else "/"
-    head = ["model", "L_pm by quarter", "agrees, %", "L_wm", "L_z", f"full L_pm {beside} this"]
+def imitation_table(results: Results, name: str) -> str:
+    """Returns the table of how each model imitates and foresees along a demonstrator's episode."""
+    by_model = results.shown[name]
+    operator = "-" if results.densities_of_actions else "/"
+    head = ["model", "L_pm by quarter", "agrees, %", "L_wm", "L_z", f"full L_pm {operator} this"]
     head += ["full L_wm / this", "full L_z / this"]
     rows = []
-    for model, measured in each.items():
+    for model, measured in by_model.items():
         cells = [
-            quarters(measured.policy),
-            f"{100 * late(measured.agrees).mean():.1f}",
-            f"{late(measured.image).mean():.4f}",
-            f"{late(measured.latent).mean():.3f}",
+            quarter_means(measured.policy),
+            f"{100 * last_quarter(measured.agrees).mean():.1f}",
+            f"{last_quarter(measured.image).mean():.4f}",
+            f"{last_quarter(measured.latent).mean():.3f}",
         ]
         for part in ("policy", "image", "latent"):
-            if model == FULL or FULL not in each:
+            if model == FULL or FULL not in by_model:
                 cells.append("")
                 continue
-            ours, theirs = (late(getattr(x, part)) for x in (each[FULL], measured))
-            cells.append(compared(ours, theirs, results.densities_of_actions and part == "policy"))
+            full, shorter = (last_quarter(getattr(x, part)) for x in (by_model[FULL], measured))
+            cells.append(
+                format_comparison(full, shorter, results.densities_of_actions and part == "policy")
+            )
         rows.append([model, *cells])
     return markdown_table(head, rows)
 
 
 def density_table(results: Results) -> str:
-    """What context is worth in mazes of other densities (appendix A.7)."""
-    others = [model for model in results.models if model != FULL]
-    beside = "-" if results.densities_of_actions else "/"
-    head = ["density", FULL, *others, *(f"full {beside} {model}" for model in others)]
+    """Returns the table of what context is worth in mazes of other densities (appendix A.7)."""
+    shorter_models = [model for model in results.models if model != FULL]
+    operator = "-" if results.densities_of_actions else "/"
+    head = [
+        "density",
+        FULL,
+        *shorter_models,
+        *(f"full {operator} {model}" for model in shorter_models),
+    ]
     rows = []
-    for density, each in sorted(results.densities.items()):
-        nats = {model: late(measured.policy) for model, measured in each.items()}
-        cells = [f"{nats[model].mean():.3f}" for model in (FULL, *others)]
-        for model in others:
-            cells.append(compared(nats[FULL], nats[model], results.densities_of_actions))
+    for density, by_model in sorted(results.densities.items()):
+        nats = {model: last_quarter(measured.policy) for model, measured in by_model.items()}
+        cells = [f"{nats[model].mean():.3f}" for model in (FULL, *shorter_models)]
+        for model in shorter_models:
+            cells.append(format_comparison(nats[FULL], nats[model], results.densities_of_actions))
         rows.append([density, *cells])
     return markdown_table(head, rows)
 
 
-def acted_table(results: Results, size: int) -> str:
-    """The rewards of all agents in mazes of one size, and what is known beside them."""
+def acting_table(results: Results, size: int) -> str:
+    """Returns the rewards of all agents in mazes of one size, and what is known beside them."""
     config = results.outcome.config
     head = [f"n = {size}", "how", "rewards", "cells explored", "agrees, %", "own L_pm by quarter"]
     rows = []
 
-    def row(agent: str, how: str, rewards: ArrayTree, pose: Any, *more: str) -> None:
+    def row(agent: str, mode: str, rewards: np.ndarray, pose: np.ndarray, *more: str) -> None:
         earned = mean_interval(rewards.sum(-1).reshape(-1).astype(np.float64))
         ways = results.position(pose.reshape(-1, *pose.shape[-2:])).astype(np.int32)
         area = jax.vmap(lambda way: cells_visited(way, config.env_options["size"])[-1])
         cells = mean_interval(np.asarray(area(ways), np.float64))
         half = earned.high - earned.mean
-        rows.append([agent, how, f"{earned.mean:.2f} ± {half:.2f}", f"{cells.mean:.1f}", *more])
+        rows.append([agent, mode, f"{earned.mean:.2f} ± {half:.2f}", f"{cells.mean:.1f}", *more])
 
-    for how in config.acting:
-        for model, acted in results.acted[size, how].items():
+    for acting_mode in config.acting:
+        for model, acted in results.acted[size, acting_mode].items():
             agrees = f"{100 * acted.agrees.mean():.1f}"
-            row(model, how, acted.reward, acted.pose, agrees, quarters(acted.policy))
+            row(model, acting_mode, acted.reward, acted.pose, agrees, quarter_means(acted.policy))
     for rule in config.rules:
         for name in RULES:
             episode = results.rules[size, rule][name]
-            rewards = results.outcome.program.more.earned(episode.reward)
+            rewards = results.outcome.program.more.without_step_costs(episode.reward)
             row(name, f"{rule} rule", rewards, episode.pose)
     return markdown_table(head, rows)
 
@@ -224,15 +233,15 @@ def ahead_table(results: Results) -> str:
 
 
 def curves_of(by_model: Mapping[str, Any], part: str) -> dict[str, ICLCurve]:
-    """A measure by step of the episode, means over bins that grow."""
-    found = {}
+    """Returns a measure by step of the episode, means over bins that grow."""
+    curves = {}
     for model, measured in by_model.items():
         values = getattr(measured, part).astype(np.float64)
         steps = values.shape[-1]
         # Nothing is expected before the first picture.
         values = values.reshape(-1, steps)[:, 0 if part == "policy" else 1 :]
-        found[model] = icl_curve(values, bins=log_bins(values.shape[1], 24))
-    return found
+        curves[model] = icl_curve(values, bins=log_bins(values.shape[1], 24))
+    return curves
 
 
 def draw(results: Results) -> None:
@@ -272,7 +281,7 @@ def earned_figure(results: Results, size: int) -> Any:
     earned = {model: np.cumsum(acted.reward.mean(0), axis=-1) for model, acted in drawn.items()}
     rules = results.rules[size, config.rules[0]]
     for name in SHOWN_RULES:
-        earned[name] = np.cumsum(extras.earned(rules[name].reward), axis=-1)
+        earned[name] = np.cumsum(extras.without_step_costs(rules[name].reward), axis=-1)
     return icl_figure(
         {name: icl_curve(values) for name, values in earned.items()},
         xlabel="steps",
@@ -282,13 +291,13 @@ def earned_figure(results: Results, size: int) -> Any:
 
 
 def ahead_figure(results: Results, k: int) -> Any:
-    """The error k steps ahead by the length of the context (Figure 9)."""
+    """Returns the error k steps ahead by the length of the context (Figure 9)."""
     config = results.outcome.config
     marks = np.asarray(config.marks, np.float64)
     curves = {}
     for model in results.models:
-        each = [results.ahead[mark][model].error[..., k - 1] for mark in config.marks]
-        errors = np.stack([x.reshape(-1) for x in each], axis=1).astype(np.float64)
+        errors_by_mark = [results.ahead[mark][model].error[..., k - 1] for mark in config.marks]
+        errors = np.stack([x.reshape(-1) for x in errors_by_mark], axis=1).astype(np.float64)
         curves[model] = dataclasses.replace(icl_curve(errors), position=marks)
     return icl_figure(
         curves,
@@ -300,15 +309,19 @@ def ahead_figure(results: Results, k: int) -> Any:
 
 
 def frames_figure(results: Results) -> Any:
-    """What came and what the first model expected, by the length of the context (Figure 18)."""
+    """Draws what came and what the first model expected, by the length of the context (Figure
+    18).
+    """
     rows = []
     model = results.models[0]
     for mark in results.outcome.config.marks:
-        seen = jax.tree.map(lambda x: x[0], results.ahead[mark][model])
-        last = ("", seen.last[0])
-        rows.append((f"after {mark}", [last, *(("", frame) for frame in seen.seen[0])]))
-        errors = seen.error[0]
-        expected = [(f"{e:.3f}", frame) for e, frame in zip(errors, seen.expected[0], strict=True)]
+        foresight = jax.tree.map(lambda x: x[0], results.ahead[mark][model])
+        last = ("", foresight.last[0])
+        rows.append((f"after {mark}", [last, *(("", frame) for frame in foresight.observed[0])]))
+        errors = foresight.error[0]
+        expected = [
+            (f"{e:.3f}", frame) for e, frame in zip(errors, foresight.expected[0], strict=True)
+        ]
         rows.append(("expected", [last, *expected]))
     return picture_grid(rows, title=f"What comes, and what is expected blind: {model}", width=0.8)
 
@@ -354,8 +367,8 @@ def page(results: Results) -> str:
         episode,
         title=f"{model}, {config.acting[0]}, in a maze that it has never seen",
         about={"maze": f"{size} x {size}", "steps": len(command) - 1},
-        actions=[results.action(one) for one in action[:PAGE_STEPS]],
-        advice=[results.action(one) for one in label[:PAGE_STEPS]],
+        actions=[results.action(action_taken) for action_taken in action[:PAGE_STEPS]],
+        advice=[results.action(action_taken) for action_taken in label[:PAGE_STEPS]],
     )
 
 
@@ -364,7 +377,7 @@ def icl_records(results: Results) -> list[ICLRecord]:
     records, config = [], results.outcome.config
     for size in config.sizes:
         rules = {
-            name: results.outcome.program.more.earned(episodes.reward)
+            name: results.outcome.program.more.without_step_costs(episodes.reward)
             for name, episodes in results.rules[size, config.rules[0]].items()
         }
         for model, acted in results.acted[size, config.acting[0]].items():
@@ -396,7 +409,7 @@ def icl_records(results: Results) -> list[ICLRecord]:
 
 
 def report(outcome: RunResult) -> Report:
-    """Draws the figures, and says what was found."""
+    """Draws the figures and returns the summary."""
     results, config = Results(outcome), outcome.config
     draw(results)
     trained = ""
@@ -414,7 +427,7 @@ def report(outcome: RunResult) -> Report:
         "",
     ]
     for name in results.shown:
-        text += [f"## Shown: {name}", "", shown_table(results, name), ""]
+        text += [f"## Shown: {name}", "", imitation_table(results, name), ""]
     if results.densities and FULL in results.models:
         text += ["## Shown: other densities, L_pm late", "", density_table(results), ""]
     for model in results.full_context_models:
@@ -424,7 +437,7 @@ def report(outcome: RunResult) -> Report:
         text += [f"In-context learning of L_pm, {model} (bins of the episode):", ""]
         text += [profile.table(), ""]
     for size in config.sizes:
-        text += [f"## Acting, n = {size}", "", acted_table(results, size), ""]
+        text += [f"## Acting, n = {size}", "", acting_table(results, size), ""]
     text += [
         "## Seeing ahead, blind",
         "",
@@ -440,21 +453,21 @@ def report(outcome: RunResult) -> Report:
         "steps": outcome.observations,
         "steps_per_s": throughput(outcome.history),
         "shown": {
-            name: {model: late_means(m) for model, m in each.items()}
-            for name, each in [
+            name: {model: late_means(m) for model, m in by_model.items()}
+            for name, by_model in [
                 *results.shown.items(),
-                *((f"density {x}", each) for x, each in results.densities.items()),
+                *((f"density {x}", models) for x, models in results.densities.items()),
             ]
         },
         "acted": {
-            f"n = {size}, {how}": {
-                model: float(m.reward.sum(-1).mean()) for model, m in each.items()
+            f"n = {size}, {mode}": {
+                model: float(m.reward.sum(-1).mean()) for model, m in models.items()
             }
-            for (size, how), each in results.acted.items()
+            for (size, mode), models in results.acted.items()
         },
         "ahead": {
-            str(mark): {model: m.error.mean((0, 1)).tolist() for model, m in each.items()}
-            for mark, each in results.ahead.items()
+            str(mark): {model: m.error.mean((0, 1)).tolist() for model, m in models.items()}
+            for mark, models in results.ahead.items()
         },
     }
     return Report("\n".join(text), numbers, icl=icl_records(results))

@@ -53,56 +53,56 @@ class Rules:
     ) -> None:
         self._config, self._env, self._params_of = config, env, params_of
         self._mazes = dict.fromkeys(RULES, unseen) | {
-            name: one for name, (one, _) in groups.items()
+            name: maze_keys for name, (maze_keys, _) in groups.items()
         }
         self._epsilons = {name: epsilon for name, (_, epsilon) in groups.items()}
-        self._play, self._program = functools.cache(self._played), functools.cache(self._compiled)
+        self._play, self._program = functools.cache(self._play_all), functools.cache(self._compile)
 
-    def shown(self, name: str, *density: float) -> tuple[MazeTrajectory, Task]:
+    def demonstrations(self, name: str, *density: float) -> tuple[MazeTrajectory, Task]:
         """Noisy demonstrators' episodes `[N, ...]` and their mazes."""
         return self._play(self._config.size, self._config.rules[0], *density)[name]
 
     def mazes(self, size: int) -> Task:
-        """The unseen mazes of one size, leaves `[N, ...]`."""
+        """Returns the unseen mazes of one size, leaves `[N, ...]`."""
         return self._play(size, self._config.rules[0])["random"][1]
 
     def all(self) -> dict[tuple[int, Rule], dict[str, MazeTrajectory]]:
-        """The episodes of all rules, by size and rule, then by name."""
+        """Returns the episodes of all rules, by size and rule, then by name."""
         return {
             (size, rule): {name: episodes for name, (episodes, _) in self._play(size, rule).items()}
             for rule in self._config.rules
             for size in self._config.sizes
         }
 
-    def _compiled(self, rule: Rule) -> Callable[..., tuple[MazeTrajectory, Task]]:
+    def _compile(self, rule: Rule) -> Callable[..., tuple[MazeTrajectory, Task]]:
         settings = dataclasses.replace(
             self._config.demonstration, length=self._config.steps, rule=rule
         )
 
-        def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[MazeTrajectory, Task]:
+        def play(env_params: Params, keys: jax.Array, noise: Noise) -> tuple[MazeTrajectory, Task]:
             key, tasks = named_key(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
             return sample_trajectories(
-                key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
+                key, self._env, env_params, len(keys), settings, tasks=tasks, noise=noise
             )
 
         return within_memory(fast_jit(play, ENVIRONMENT_COMPILE), "the episodes of rules")
 
-    def _played(
+    def _play_all(
         self, size: int, rule: Rule, *density: float
     ) -> dict[str, tuple[MazeTrajectory, Task]]:
-        each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
-        noise = jax.tree.map(lambda *x: jnp.concatenate(x), *each)
+        noises = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
+        noise = jax.tree.map(lambda *x: jnp.concatenate(x), *noises)
         keys = np.concatenate(list(self._mazes.values()))
-        where = self._params_of(size, self._config.steps, *density)
-        made = jax.device_get(self._program(rule)(where, keys, noise))
-        found, end = {}, 0
+        env_params = self._params_of(size, self._config.steps, *density)
+        trajectories = jax.device_get(self._program(rule)(env_params, keys, noise))
+        by_name, end = {}, 0
         for name, mazes in self._mazes.items():
             rows = slice(end, end := end + len(mazes))
-            found[name] = jax.tree.map(lambda x, rows=rows: x[rows], made)
-        return found
+            by_name[name] = jax.tree.map(lambda x, rows=rows: x[rows], trajectories)
+        return by_name
 
     def _noise(self, name: str, count: int) -> Noise:
-        """How badly each of one kind acts."""
+        """Draws the noise of each agent of one kind."""
         draw = np.random.default_rng(self._config.seed)
         if name in RULES:
             memory, epsilon = RULES[name]

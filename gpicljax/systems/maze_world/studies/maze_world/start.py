@@ -1,4 +1,6 @@
-"""What `maze_world.py` starts from: an autoencoder, trained first if need be; earlier models."""
+"""Models that `maze_world` starts from: an autoencoder, trained first if need be; earlier
+models.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from gpicljax.networks.autoencoder import (
     Autoencoder,
     AutoencoderSettings,
     autoencoder,
-    standardised,
+    standardise,
 )
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL
 from gpicljax.runs import load_agent, load_autoencoder
@@ -34,19 +36,19 @@ def is_saved_model(folder: Path | None) -> bool:
 
 
 def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, Any]:
-    """The autoencoder, its settings and its parameters: random ones for a dry run."""
+    """Returns the autoencoder, its settings and its parameters: random ones for a dry run."""
     resolution = (config.resolution, config.resolution)
     if config.autoencoder is None and is_saved_model(config.start_from):
         assert config.start_from is not None
         loaded = load_agent(config.start_from)
         settings = from_json(AutoencoderSettings, loaded.info["network"]["autoencoder"])
-        pictures = standardised(autoencoder(settings, resolution))
+        pictures = standardise(autoencoder(settings, resolution))
         return pictures, settings, loaded.params[AUTOENCODER]
     if config.autoencoder is None:
         presets = maze_world_autoencoder.PRESETS
         check_choice("autoencoder_preset", config.autoencoder_preset, presets)
         settings = maze_world_autoencoder.PRESETS[config.autoencoder_preset].model
-        pictures = standardised(autoencoder(settings, resolution))
+        pictures = standardise(autoencoder(settings, resolution))
         return pictures, settings, pictures.init(named_key(config.seed, "autoencoder"))
     loaded = load_autoencoder(config.autoencoder, resolution)
     return loaded.autoencoder, loaded.settings, loaded.params
@@ -60,7 +62,7 @@ def with_autoencoder(config: Config) -> Config:
 
 
 def trained_autoencoder(config: Config) -> Path:
-    """The autoencoder of this run, trained before it if it is not there yet.
+    """Returns the autoencoder of this run, trained before it if it is not there yet.
 
     One of the same run with another configuration is refused, or trained anew with `overwrite`.
     """
@@ -78,19 +80,19 @@ def trained_autoencoder(config: Config) -> Path:
     }
     if config.mode == "survival" or config.actions == "continuous":
         fields["moments"] = "episodes"
-    wanted = dataclasses.replace(preset, **fields)
+    target = dataclasses.replace(preset, **fields)
     run = config.runs_dir / "maze_world_autoencoder" / fields["name"]
     stored, folder = read_run(run).config, run / "agents" / "seed_0"
-    differences = describe_difference(stored, to_json(wanted), ignore=IRRELEVANT) if stored else []
+    differences = describe_difference(stored, to_json(target), ignore=IRRELEVANT) if stored else []
     if folder.is_dir() and not differences:
         log_once(f"using the autoencoder in {folder}")
         return folder
     if differences and not config.overwrite:
         differs = f"{run}, which differs (stored -> wanted): " + "; ".join(differences)
-        accepted = "--overwrite to train it anew, another --name, or --autoencoder FOLDER"
-        exit_with_error(ConfigError(refusal("autoencoder", differs, accepted)))
+        accepted_values = "--overwrite to train it anew, another --name, or --autoencoder FOLDER"
+        exit_with_error(ConfigError(refusal("autoencoder", differs, accepted_values)))
     way: dict[str, Any] = {"overwrite": True} if differences else {"requeue": True}
-    maze_world_autoencoder.run(dataclasses.replace(wanted, progress=config.progress, **way))
+    maze_world_autoencoder.run(dataclasses.replace(target, progress=config.progress, **way))
     return folder
 
 
@@ -100,17 +102,17 @@ def context_name(steps: int) -> str:
 
 
 def start_of(config: Config, steps: int) -> Any:
-    """The model that one with such a context starts from; None to start anew."""
+    """Returns the model that one with such a context starts from; None to start anew."""
     if config.start_from is None:
         return None
     if is_saved_model(config.start_from):
         return load_agent(config.start_from).params[MODEL]
     agents = config.start_from / "agents"
-    given = config.start_context
-    wanted = (steps, 0) if given is None else (given,)
-    for name in map(context_name, wanted):
+    start_context = config.start_context
+    contexts = (steps, 0) if start_context is None else (start_context,)
+    for name in map(context_name, contexts):
         folder = agents / cell_folder(name) / "seed_0"
         if folder.is_dir():
             return load_agent(folder).params[MODEL]
-    accepted = "a run of maze_world.py or a saved model"
-    raise ConfigError(refusal("start_from", str(config.start_from), accepted))
+    accepted_values = "a run of maze_world.py or a saved model"
+    raise ConfigError(refusal("start_from", str(config.start_from), accepted_values))

@@ -1,4 +1,4 @@
-"""What `maze_world_autoencoder.py` is told: its configuration and its presets."""
+"""Configuration and presets of the study `maze_world_autoencoder`."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Config(TrainingConfig):
             fits = getattr(self, name) <= most
             check_config(fits, name, getattr(self, name), f"1 .. the length of an episode, {most}")
         simple = self.mode == "navigation" and self.actions == "discrete"
-        accepted = "'episodes', except for navigation from cell to cell"
-        check_config(simple or self.moments == "episodes", "moments", self.moments, accepted)
+        accepted_values = "'episodes', except for navigation from cell to cell"
+        check_config(simple or self.moments == "episodes", "moments", self.moments, accepted_values)
         autoencoder(self.model, self.resolution)
         self.mazes_and_params()
 
@@ -79,7 +79,7 @@ class Config(TrainingConfig):
         return self.mazes * self.frames
 
     def mazes_and_params(self) -> tuple[MazeWorld, Params]:
-        """The environment, and its distribution over tasks."""
+        """Returns the environment, and its distribution over tasks."""
         env = gpicljax.make(
             "MazeWorld-v0",
             size=self.size,

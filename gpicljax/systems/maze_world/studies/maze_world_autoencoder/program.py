@@ -1,4 +1,4 @@
-"""How the study `maze_world_autoencoder` is built and run."""
+"""The program of the study `maze_world_autoencoder`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gpicljax.systems.maze_world.studies.maze_world_autoencoder.report import (
 from gpicljax.typing import ArrayTree
 
 
-def seen_in(
+def sample_views(
     key: jax.Array, env: MazeWorld, params: Params, config: Config, mazes: int, count: int
 ) -> FrameBatch:
     """Frames in new mazes: from anywhere, or of episodes, at times that are spread evenly."""
@@ -46,11 +46,11 @@ def seen_in(
     times = offsets + stride * jnp.arange(count)
 
     def at(times: jax.Array) -> jax.Array:
-        seen = {name: getattr(episodes, name) for name in ("command", "active", "life")}
+        stored_parts = {name: getattr(episodes, name) for name in ("command", "active", "life")}
         piece = episodes._replace(
             pose=jnp.take_along_axis(episodes.pose, times[:, None], 2),
             # None where the mode has no such thing.
-            **jax.tree.map(lambda x: jnp.take_along_axis(x, times, 1), seen),
+            **jax.tree.map(lambda x: jnp.take_along_axis(x, times, 1), stored_parts),
         )
         return jax.vmap(lambda task, episode: frames(env, task, episode))(tasks, piece)
 
@@ -66,7 +66,7 @@ def build(config: Config) -> Program:
 
     def images(keys: jax.Array, params: Params) -> jax.Array:
         def of_key(key: jax.Array) -> jax.Array:
-            return seen_in(key, env, params, config, config.mazes, config.frames).now
+            return sample_views(key, env, params, config, config.mazes, config.frames).after
 
         drawn = jax.vmap(of_key)(keys)
         return drawn.reshape(-1, *drawn.shape[3:])
@@ -86,24 +86,26 @@ def build(config: Config) -> Program:
 
     def unseen(key: jax.Array, weights: Any, cell: Params) -> Unseen:
         """Results in new mazes: all errors, the latents' statistics, and some frames to show."""
-        seen = seen_in(key, env, cell, config, config.evaluation_mazes, config.evaluation_frames)
-        latents, _ = encode_in_parts(model, weights, seen.now, config.part)
+        views = sample_views(
+            key, env, cell, config, config.evaluation_mazes, config.evaluation_frames
+        )
+        latents, _ = encode_in_parts(model, weights, views.after, config.part)
         shift, scale = latent_statistics(latents)
-        again = decode_in_parts(model, weights, latents, config.part)
+        decoded = decode_in_parts(model, weights, latents, config.part)
 
-        def error(others: jax.Array) -> jax.Array:
-            return jnp.square(seen.now / 255 - others).mean((-3, -2, -1))
+        def error(pictures: jax.Array) -> jax.Array:
+            return jnp.square(views.after / 255 - pictures).mean((-3, -2, -1))
 
-        mean = (seen.now / 255).mean((0, 1))
+        mean = (views.after / 255).mean((0, 1))
         shown = tuple(slice(number) for number in SHOWN)
         return Unseen(
-            error=error(again),
+            error=error(decoded),
             mean_image=error(mean),
-            frame_before=error(seen.before / 255),
+            frame_before=error(views.before / 255),
             shift=shift,
             scale=scale,
-            frames=seen.now[shown],
-            again=again[shown],
+            frames=views.after[shown],
+            decoded=decoded[shown],
         )
 
     def save(

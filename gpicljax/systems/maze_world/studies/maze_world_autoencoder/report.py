@@ -33,7 +33,7 @@ class Unseen(NamedTuple):
       shift: float `[Z]`, the latents' means.
       scale: float `[Z]`, their standard deviations.
       frames: `uint8[e, n, H, W, 3]`, some of the frames.
-      again: float `[e, n, H, W, 3]`, their reconstructions.
+      decoded: float `[e, n, H, W, 3]`, their reconstructions.
     """
 
     error: Any
@@ -42,34 +42,37 @@ class Unseen(NamedTuple):
     shift: Any
     scale: Any
     frames: Any
-    again: Any
+    decoded: Any
 
 
 def by_maze(values: np.ndarray) -> str:
-    """Mean over mazes of one seed, with a t-interval."""
+    """Returns mean over mazes of one seed, with a t-interval."""
     interval = mean_interval(values.mean(-1))
     return f"{interval.mean:.5f} [{interval.low:.5f}, {interval.high:.5f}]"
 
 
-def table(outcome: RunResult, found: Unseen) -> str:
-    """A row for each seed, and one for each null."""
+def table(outcome: RunResult, measured: Unseen) -> str:
+    """Returns a row for each seed, and one for each null."""
     head = ["", "error, mean over mazes", "share of the mean image's", "latents in use"]
     rows = []
-    null = np.asarray(found.mean_image, np.float64).mean((1, 2))
+    null = np.asarray(measured.mean_image, np.float64).mean((1, 2))
     for seed in range(outcome.config.seeds):
-        error = outcome.seeds(found.error)[seed]
-        used = int((np.asarray(found.scale[seed]) > 0.1).sum())
+        error = outcome.seeds(measured.error)[seed]
+        used = int((np.asarray(measured.scale[seed]) > 0.1).sum())
         share = f"{error.mean() / null[seed]:.3f}"
-        cells = [by_maze(error), share, f"{used} of {found.scale.shape[-1]}"]
+        cells = [by_maze(error), share, f"{used} of {measured.scale.shape[-1]}"]
         rows.append(Row("autoencoder", "learner", cells, f"seed {seed}"))
-    for name, values in (("frame before", found.frame_before), ("mean image", found.mean_image)):
+    for name, values in (
+        ("frame before", measured.frame_before),
+        ("mean image", measured.mean_image),
+    ):
         values = np.asarray(values, np.float64)
         share = f"{values[0].mean() / null[0]:.3f}"
         rows.append(Row(name, "rule", [by_maze(values[0]), share]))
     return results_table(head, rows)
 
 
-def draw(outcome: RunResult, found: Unseen) -> None:
+def draw(outcome: RunResult, measured: Unseen) -> None:
     """The course of the training, and frames with their reconstructions."""
     figures = outcome.run.figures
     if len(outcome.steps) > 1:
@@ -79,20 +82,20 @@ def draw(outcome: RunResult, found: Unseen) -> None:
                 outcome.steps, outcome.curve(metric), xlabel="frames per seed", ylabel=name
             )
             save_figure(figure, figures / f"{metric}.png")
-    frames, again = outcome.first_sound((found.frames, found.again))[1]
+    frames, decoded = outcome.first_sound((measured.frames, measured.decoded))[1]
     sources = [
-        (f"maze {i + 1}", frames[i], np.asarray(again[i], np.float64)) for i in range(len(frames))
+        (f"maze {i + 1}", frames[i], np.asarray(decoded[i], np.float64)) for i in range(len(frames))
     ]
     title = f"Unseen mazes, {outcome.config.model.latent} latents"
     save_figure(reconstruction_figure(sources, title=title), figures / "reconstructions.png")
 
 
 def report(outcome: RunResult) -> Report:
-    """Draws the figures, and says what was found."""
-    config, found = outcome.config, outcome.measured[UNSEEN]
-    draw(outcome, found)
+    """Draws the figures and returns the summary."""
+    config, measured = outcome.config, outcome.measured[UNSEEN]
+    draw(outcome, measured)
     height, width = config.resolution
-    errors = outcome.seeds(found.error).mean((1, 2))
+    errors = outcome.seeds(measured.error).mean((1, 2))
     over = ""
     if config.seeds > 1:
         interval = mean_interval(errors)
@@ -106,7 +109,7 @@ def report(outcome: RunResult) -> Report:
         f"{config.evaluation_frames} frames of each of {config.evaluation_mazes} unseen mazes, "
         "latents without noise: mean [95 % t-interval over mazes].",
         "",
-        table(outcome, found),
+        table(outcome, measured),
         "",
         f"{over}A latent is in use where its standard deviation over frames is above 0.1.",
         "",
@@ -115,16 +118,16 @@ def report(outcome: RunResult) -> Report:
     ]
     results: dict[str, Any] = {
         "error": errors.tolist(),
-        "mean image": np.asarray(found.mean_image, np.float64).mean((1, 2)).tolist(),
-        "frame before": np.asarray(found.frame_before, np.float64).mean((1, 2)).tolist(),
+        "mean image": np.asarray(measured.mean_image, np.float64).mean((1, 2)).tolist(),
+        "frame before": np.asarray(measured.frame_before, np.float64).mean((1, 2)).tolist(),
         "parameters": outcome.parameters,
         "frames_per_s": throughput(outcome.history),
     }
     evaluations = [
         {
             "error": float(errors[seed]),
-            "shift": np.asarray(found.shift[seed]).tolist(),
-            "scale": np.asarray(found.scale[seed]).tolist(),
+            "shift": np.asarray(measured.shift[seed]).tolist(),
+            "scale": np.asarray(measured.scale[seed]).tolist(),
         }
         for seed in range(config.seeds)
     ]

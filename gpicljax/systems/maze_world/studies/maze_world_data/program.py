@@ -1,4 +1,4 @@
-"""How the study `maze_world_data` is built and run."""
+"""The program of the study `maze_world_data`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PRESETS = {
 
 
 def build(config: Config) -> tuple[MazeWorld, list[Params]]:
-    """The environment and its distributions."""
+    """Returns the environment and its distributions."""
     env = gpicljax.make(
         "MazeWorld-v0",
         size=config.size,
@@ -82,7 +82,7 @@ def build(config: Config) -> tuple[MazeWorld, list[Params]]:
 
 
 def program_of(config: Config) -> Program:
-    """The episodes, shard by shard."""
+    """Returns the episodes, shard by shard."""
     env, params = build(config)
     collection = stored.collection_of_episodes(
         config.seed,

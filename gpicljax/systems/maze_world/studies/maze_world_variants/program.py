@@ -1,4 +1,4 @@
-"""How the study `maze_world_variants` is built and run."""
+"""The program of the study `maze_world_variants`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAYS = ((1, 0), (0, 1), (-1, 0), (0, -1))
 
 
 def vista(task: Task, rank: int) -> tuple[np.ndarray, float]:
-    """A cell, int `[2]`, and a heading from which one looks far: the `rank`-th furthest."""
+    """Returns a cell, int `[2]`, and a heading from which one looks far: the `rank`-th furthest."""
     walls = np.asarray(task.walls)
 
     def length(cell: np.ndarray, way: tuple[int, int]) -> int:
@@ -44,7 +44,7 @@ def look(
     static: dict[str, Any] | None = None,
     **params: Any,
 ) -> np.ndarray:
-    """One picture, `uint8[128, 128, 3]`.
+    """Returns one picture, `uint8[128, 128, 3]`.
 
     Args:
       seed: of the maze.
@@ -67,14 +67,14 @@ def look(
     return np.asarray(jax.jit(env.observe)(state, task))
 
 
-def varied(field: str, value: float) -> np.ndarray:
-    """One picture with another value of one parameter."""
+def picture_with(field: str, value: float) -> np.ndarray:
+    """Returns one picture with another value of one parameter."""
     params: dict[str, Any] = {field: value}
     return look(**params)
 
 
 def rows() -> list[tuple[str, list[tuple[str, np.ndarray]]]]:
-    """All pictures by what varies."""
+    """Returns all pictures by what varies."""
     poses = (0, 0.12), (5, -0.3), (9, 0.5), (30, 0.0)
     lives = (0.4, 0), (1.0, 7), (1.7, 12), (3.0, 18)
     lengths = {
@@ -90,7 +90,7 @@ def rows() -> list[tuple[str, list[tuple[str, np.ndarray]]]]:
             [(f"life {x}", look(5, rank=r, life=x, static=survival)) for x, r in lives],
         ),
         *(
-            (name, [(f"{x} m", varied(name.replace(" ", "_"), x)) for x in values])
+            (name, [(f"{x} m", picture_with(name.replace(" ", "_"), x)) for x in values])
             for name, values in lengths.items()
         ),
         ("density", [(f"{x:.0%}", look(density=x)) for x in (0.15, 0.25, 0.36, 0.45)]),

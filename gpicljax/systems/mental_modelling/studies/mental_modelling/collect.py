@@ -223,22 +223,24 @@ def _trained_agents(config: CollectConfig, name: str, kind: str) -> Iterator[Sav
     settings, label = _training_config(config, name, kind), f"{name} {kind}"
     program = train_agent.build(settings)
     names = tuple(f"seed {n}" for n in range(config.seeds))
-    lanes = Replicas(names, make_mesh(devices_for(config.seeds)))
+    replicas = Replicas(names, make_mesh(devices_for(config.seeds)))
     root = named_key(config.seed, "train")
     keys = jax.vmap(lambda n: jax.random.fold_in(root, n))(np.arange(config.seeds, dtype=np.uint32))
     tenth_updates = tenth_of_updates(settings.updates(program.observations))
-    training = start_training(program, lanes, keys, _no_cells(program, config.seeds), tenth_updates)
+    training = start_training(
+        program, replicas, keys, _no_cells(program, config.seeds), tenth_updates
+    )
     running, update = training.running, "one update of all seeds"
     advance, _ = compile_within_memory(training.advance, update, running, np.int32(1))
     for tenth in range(1, 11):
         running, _ = advance(running, np.int32(tenth_updates))
         running, metrics = training.finish(running)
         for level in (level for level, when in LEVELS.items() if when == tenth):
-            seed_metrics = lanes.fetch(metrics)
+            seed_metrics = replicas.fetch(metrics)
             words = ", ".join(f"{n} {np.mean(seed_metrics[n]):.4g}" for n in list(seed_metrics)[:2])
             steps = tenth_updates * tenth * program.observations
             log_once(f"{label}: {level} after {steps:,} steps ({words})")
-            params = lanes.fetch(running.params)
+            params = replicas.fetch(running.params)
             for seed in range(config.seeds):
                 seed_params = jax.tree.map(lambda x, seed=seed: x[seed], params)
                 assert program.save is not None

@@ -12,7 +12,7 @@ import numpy as np
 
 import gpicljax
 from gpicljax.evaluation.tables import markdown_table
-from gpicljax.registration import unversioned
+from gpicljax.registration import id_without_version
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.mental_modelling.figures.curves import (
     elements_figure,
@@ -249,7 +249,7 @@ def draw_results(folder: Path) -> Report:
                 else comparison.answerer
             )
             bars = accuracies.setdefault(
-                unversioned(comparison.task), {"null": comparison.null_accuracy}
+                id_without_version(comparison.task), {"null": comparison.null_accuracy}
             )
             bars[name] = comparison.accuracy
             if best := best_language_model(comparison.task, comparison.question):
@@ -354,7 +354,7 @@ def _learning_table(rows: Sequence[QuestionResult]) -> list[str]:
 
 
 def _draw_task_figures(figures: Path, task: str, rows: Sequence[QuestionResult]) -> None:
-    name = unversioned(task)
+    name = id_without_version(task)
     answerers = {row.answerer for row in rows}
     models = [answerer for answerer in answerers if answerer not in (*TRIVIAL, "physics", *READERS)]
     shown = [answerer for answerer in (*DRAWN, *sorted(models)) if answerer in answerers]
@@ -421,6 +421,6 @@ def tasks_figure(names: Sequence[str] = PICTURED) -> Any:
             task = env.sample_task(key, env.default_params)
             return env.render(env.initial(key, task), task)
 
-        pictures.append((unversioned(name), np.asarray(jax.jit(frame)(jax.random.key(0)))))
+        pictures.append((id_without_version(name), np.asarray(jax.jit(frame)(jax.random.key(0)))))
     rows = [("", pictures[n : n + 4]) for n in range(0, len(pictures), 4)]
     return picture_grid(rows)

@@ -1,4 +1,4 @@
-"""What `meta_rg.py` is told: its configuration and its presets, and the game that they name."""
+"""Configuration and presets of the study `meta_rg`, and the game that they name."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ class GameConfig:
         }
 
     def make(self, **options: Any) -> MetaRG:
-        """The environment, with further static options."""
+        """Returns the environment, with further static options."""
         env = gpicljax.make(self.env, **self.options | options)
         assert isinstance(env, MetaRG)
         return env
 
     def params(self, env: MetaRG, cell: tuple[int, int]) -> Any:
-        """The distribution over games of a cell (S, O)."""
+        """Returns the distribution over games of a cell (S, O)."""
         shots, samples = cell
         values = {"min_values": self.min_values, "max_values": self.max_values}
         return env.make_params(shots=shots, samples=samples, **values)
@@ -151,15 +151,15 @@ class Config(TrainingConfig):
     evaluation_episodes: Count = 1024
 
     def default_name(self) -> str:
-        """The preset and the environment."""
+        """Returns the preset and the environment."""
         return f"{self.preset}-{self.game.env}"
 
     def validate(self) -> None:
         """Refuses counts below 1, and networks that do not fit."""
         super().validate()
-        compared, known = self.network.compare, AUXILIARIES[self.auxiliary]
-        accepted_values = f"what auxiliary predicts, {' and '.join(known) or 'nothing'}"
-        check_config(set(compared) <= set(known), "network.compare", compared, accepted_values)
+        compared, predicted = self.network.compare, AUXILIARIES[self.auxiliary]
+        accepted_values = f"what auxiliary predicts, {' and '.join(predicted) or 'nothing'}"
+        check_config(set(compared) <= set(predicted), "network.compare", compared, accepted_values)
         check_config(
             not self.network.predictions, "network.predictions", "names", "none; see auxiliary"
         )
@@ -285,12 +285,12 @@ PRESETS = {
 
 
 def coming_feedback(env: MetaRG) -> Callable[[Any, Any], tuple[jax.Array, jax.Array]]:
-    """What a listener is to expect when it decides: the stimulus that the feedback will show."""
+    """Returns the target of a listener's expectation: the stimulus that the feedback will show."""
 
     def target(
-        here: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
+        observation: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
-        deciding = here["round"] == env.num_rounds
+        deciding = observation["round"] == env.num_rounds
         return following["stimulus"], deciding.astype(following["stimulus"].dtype)
 
     return target

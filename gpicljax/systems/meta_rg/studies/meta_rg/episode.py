@@ -41,7 +41,7 @@ class Recorded(NamedTuple):
     attention: Any
 
 
-def recorded(
+def record_with_attention(
     key: jax.Array,
     env: MetaRG,
     agent: Agent,
@@ -49,7 +49,7 @@ def recorded(
     env_params: ArrayTree,
     attention: Attention | None,
 ) -> Recorded:
-    """The first of the agent's episodes, step by step, and what it attends to in it."""
+    """Returns the first of the agent's episodes, step by step, and what it attends to in it."""
     steps = int(env.horizon())
     episode = record_episode(key, env, agent, params, max_steps=steps, env_params=env_params)
     if attention is None:
@@ -78,7 +78,7 @@ def replay(outcome: RunResult, env: MetaRG) -> str:
 
 
 def moves(env: MetaRG, episode: Episode) -> list[str]:
-    """What is done at every step: a learning speaker's message, or the listener's decision."""
+    """Returns the act of every step: a learning speaker's message, or the listener's decision."""
     names, done = choices(env), []
     for step, action in enumerate(episode.actions[: episode.length]):
         stage = episode.states.round[step]
@@ -91,25 +91,25 @@ def moves(env: MetaRG, episode: Episode) -> list[str]:
 
 
 def readings(env: MetaRG, episode: Episode) -> dict[str, list[str]]:
-    """The values of the listener's decisions, and how often it was right."""
+    """Returns the values of the listener's decisions, and how often it was right."""
     length, states = int(episode.length), episode.states
     # Only for the listener: where both players learn alike, they say these things of both.
-    aux = {name: said for name, said in episode.aux.items() if np.ndim(said) == 2}
+    aux = {name: output for name, output in episode.aux.items() if np.ndim(output) == 2}
     moments = slice(length + 1)
     deciding = states.round[moments] == env.num_rounds
 
     def values(t: int) -> str:
-        each = aux["q_values"][t, :: sentences(env)][: env.num_decisions]
-        pairs = zip(choices(env)[:-1], each, strict=True)
+        decision_values = aux["q_values"][t, :: sentences(env)][: env.num_decisions]
+        pairs = zip(choices(env)[:-1], decision_values, strict=True)
         return ", ".join(f"{name} {value:+.2f}" for name, value in pairs)
 
-    found = {}
+    texts = {}
     if "q_values" in aux:
-        found["values"] = [values(t) if deciding[t] else "\u2013" for t in range(length + 1)]
+        texts["values"] = [values(t) if deciding[t] else "\u2013" for t in range(length + 1)]
     right = episode.rewards[:length].reshape(length, -1)[:, 0] > 0
     query = (states.index >= states.skeleton.num_support)[moments]
     for name, phase in (("support", ~query), ("query", query)):
-        asked = (deciding & phase)[:length]
-        counts = np.stack([asked & right, asked], axis=1).cumsum(0)
-        found[f"right, {name}"] = ["0 of 0", *(f"{hits} of {games}" for hits, games in counts)]
-    return found
+        is_decision = (deciding & phase)[:length]
+        counts = np.stack([is_decision & right, is_decision], axis=1).cumsum(0)
+        texts[f"right, {name}"] = ["0 of 0", *(f"{hits} of {games}" for hits, games in counts)]
+    return texts

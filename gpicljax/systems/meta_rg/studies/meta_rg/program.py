@@ -1,4 +1,4 @@
-"""How the study `meta_rg` is built and run."""
+"""The program of the study `meta_rg`."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     Config,
     coming_feedback,
 )
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import Recorded, recorded
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import Recorded, record_with_attention
 from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     GREEDY,
     Measures,
     cell_name,
     greedy_condition,
-    probed,
+    probe_metrics,
     report,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy
@@ -53,12 +53,12 @@ from gpicljax.typing import ArrayTree
 
 
 def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
-    """The auxiliary regressions of the configuration."""
+    """Returns the auxiliary regressions of the configuration."""
 
     def stimulus(
-        here: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
+        observation: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
-        return here["stimulus"], jnp.ones_like(here["previous_reward"])
+        return observation["stimulus"], jnp.ones_like(observation["previous_reward"])
 
     targets = {"feedback": coming_feedback(env), "stimulus": stimulus}
     names = AUXILIARIES[config.auxiliary]
@@ -148,7 +148,7 @@ def build(config: Config) -> Program:
 def measures_of(
     config: Config, env: MetaRG, network: Network, hparams: r2d2.R2D2HParams
 ) -> tuple[Measures, Probe]:
-    """What is measured of every agent in the end, and after every chunk."""
+    """Returns the measures of every agent at the end, and the probe after every chunk."""
     # One program for all conditions: what they differ in is traced.
     evaluated = dataclasses.replace(env, ablations=True)
 
@@ -186,8 +186,12 @@ def measures_of(
         values = jnp.int32(config.game.max_values + 1)
         wider = dataclasses.replace(env_params, min_values=values, max_values=values)
         game = dataclasses.replace(evaluated, max_values=config.game.max_values + 1)
-        told, zero, no = jnp.int32(CHANNELS.index("episode")), jnp.zeros(()), jnp.zeros((), bool)
-        return games(key, params, wider, told, zero, no, game)
+        heard, zero, never = (
+            jnp.int32(CHANNELS.index("episode")),
+            jnp.zeros(()),
+            jnp.zeros((), bool),
+        )
+        return games(key, params, wider, heard, zero, never, game)
 
     def rules(key: jax.Array, params: ArrayTree, env_params: Params) -> Games:
         """The greedy agent's very games, decided by every rule: no decision changes a game."""
@@ -205,9 +209,9 @@ def measures_of(
         )
 
     def episode(key: jax.Array, params: ArrayTree, env_params: Params) -> Recorded:
-        """The first of the greedy episodes, step by step."""
+        """Returns the first of the greedy episodes, step by step."""
         agent = q_agent(network, env.action_space())
-        return recorded(key, env, agent, params, env_params, network.attention)
+        return record_with_attention(key, env, agent, params, env_params, network.attention)
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
     measures = Measures(
@@ -223,7 +227,7 @@ def measures_of(
         rules=Measure(rules, (), groups),
         episode=Measure(episode),
     )
-    return measures, Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed)
+    return measures, Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probe_metrics)
 
 
 def calibrate(config: Config) -> dict[Cell, dict[str, RuleAccuracy]]:

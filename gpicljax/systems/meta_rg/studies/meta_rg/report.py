@@ -130,7 +130,7 @@ class Results:
 
 
 def cell_name(cell: Cell) -> str:
-    """A cell in words."""
+    """Returns a cell in words."""
     return f"S = {cell[0]}, O = {cell[1]}"
 
 
@@ -145,7 +145,7 @@ def probe_metrics(games: Games) -> dict[str, np.ndarray]:
 
 
 def condition_table(results: Results, index: int) -> str:
-    """One cell's agents and rules, side by side."""
+    """Returns one cell's agents and rules, side by side."""
     rows = []
     for condition in results.conditions:
         cells = [mean_interval(results.measure(condition, m, index)).percent for m in MEASURES]
@@ -175,7 +175,7 @@ def minimal_pair_table(results: Results, index: int) -> str:
 
 
 def paper_table(results: Results) -> str:
-    """The paper's numbers beside ours, cell by cell (query accuracy by episode, %)."""
+    """Returns the paper's numbers beside ours, cell by cell (query accuracy by episode, %)."""
     config = results.outcome.config
     table, source = dict(published.TABLE_3), "Table 3"
     if config.game.max_values == 3:

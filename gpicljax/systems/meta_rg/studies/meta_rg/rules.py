@@ -1,4 +1,4 @@
-"""How far rules that need no training get in the games of a study."""
+"""Accuracies of untrained rules in the games of a study."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def rule_accuracies(
     rules_program = within_memory(play, f"{episodes:,} episodes of rules")
 
     def by_rule(env_params: ArrayTree) -> dict[str, RuleAccuracy]:
-        found = rules_program(named_key(seed, "rules"), env_params)
-        rows = np.stack([accuracy.by_game for accuracy in found], -1).tolist()
+        accuracies = rules_program(named_key(seed, "rules"), env_params)
+        rows = np.stack([accuracy.by_game for accuracy in accuracies], -1).tolist()
         return {name: RuleAccuracy(*row) for name, row in zip(rules, rows, strict=True)}
 
     return {cell: by_rule(env_params) for cell, env_params in params.items()}

@@ -1,4 +1,4 @@
-"""How the study `meta_rg_language_models` is built and run."""
+"""The program of the study `meta_rg_language_models`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from gpicljax.systems.meta_rg.env.game import Stimulus
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.experts.listeners import nearest_rule, rule_listener
 from gpicljax.systems.meta_rg.measures.listening import Confusion
-from gpicljax.systems.meta_rg.prompts.games import Played, play_listener, play_rule
+from gpicljax.systems.meta_rg.prompts.games import PlayedGames, play_listener, play_rule
 from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings, answer_schema
 from gpicljax.systems.meta_rg.studies.meta_rg_language_models.report import (
-    Listened,
+    ListenerResults,
     report,
 )
 from gpicljax.vector import VectorEnv
@@ -95,10 +95,10 @@ def language_model(config: Config, settings: ListenerSettings) -> ChatModel:
     return config.llm.client(answer_schema(settings))
 
 
-def listen(run: RunDirectory, config: Config) -> Listened:
+def listen(run: RunDirectory, config: Config) -> ListenerResults:
     """The decisions of all cells, or of those that are whole where Ctrl-C ends the others."""
     ledger = config.llm.ledger(log_once if config.progress else None)
-    found: dict[str, list[Confusion]] = {}
+    decisions: dict[str, list[Confusion]] = {}
     nulls: dict[str, list[Confusion]] = {}
     tallies: dict[str, ReplyTally] = {}
     name, stopped = "", False
@@ -110,17 +110,17 @@ def listen(run: RunDirectory, config: Config) -> Listened:
             name = model.name
             place = run.path / cell.replace(" ", "_")
             played = _seeds(config, vec, model, settings, place, ledger)
-            found[cell] = [each.query for each in played]
-            tallies[cell] = sum((each.tally for each in played), ReplyTally())
-            nulls[cell] = null_rule(config, vec)[: len(found[cell])]
-            log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
+            decisions[cell] = [of_seed.query for of_seed in played]
+            tallies[cell] = sum((games.tally for games in played), ReplyTally())
+            nulls[cell] = null_rule(config, vec)[: len(decisions[cell])]
+            log_once(f"{cell}: {decisions[cell][0].in_words()} (first seed)")
     except KeyboardInterrupt:
         log_once("stopped; the same command goes on where it was left")
-        if not found:
+        if not decisions:
             raise
         stopped = True
-    spent = config.llm.spent(ledger) if config.llm.asks else ""
-    return Listened(name, found, nulls, tallies, spent, stopped)
+    spent = config.llm.summarise_spending(ledger) if config.llm.asks else ""
+    return ListenerResults(name, decisions, nulls, tallies, spent, stopped)
 
 
 def build(config: Config) -> Program:
@@ -128,7 +128,7 @@ def build(config: Config) -> Program:
     words = config.llm.name if config.llm.asks else "a fake, which always says the same"
     if config.dry_run:
         log_once("counting requests and tokens ...")
-        words = config.llm.expected(expected_usage(config))
+        words = config.llm.expected_usage(expected_usage(config))
     else:
         config.llm.check(answer_schema(PROMPTS[config.llm.prompts[0]]))
     return Program(
@@ -149,7 +149,7 @@ def main(argv: list[str] | None = None) -> Mapping[str, Sequence[Confusion]]:
         return {}
     if outcome.host_measured.stopped:
         raise SystemExit(exit_code(signal.SIGINT))
-    return outcome.host_measured.found
+    return outcome.host_measured.decisions
 
 
 def expected_usage(config: Config) -> Usage:
@@ -168,7 +168,7 @@ def expected_usage(config: Config) -> Usage:
 def _cells(
     config: Config, episodes: int | None = None
 ) -> Iterator[tuple[str, VectorEnv, ListenerSettings]]:
-    """The table's cells: name, episodes, and how they are asked about."""
+    """Yields the table's cells: name, episodes, and how they are asked about."""
     for samples in config.samples:
         for shots in config.shots:
             env = gpicljax.make(
@@ -204,11 +204,11 @@ def _seeds(
     settings: ListenerSettings,
     folder: Path,
     ledger: Ledger,
-) -> list[Played]:
+) -> list[PlayedGames]:
     """Plays the episodes of each seed, while the budget lasts."""
-    found: list[Played] = []
+    by_seed: list[PlayedGames] = []
     for seed in range(config.seeds):
-        if found and ledger.exhausted:
+        if by_seed and ledger.exhausted:
             break
         played = play_listener(
             _key(config, seed),
@@ -223,5 +223,5 @@ def _seeds(
         if played.episodes < vec.num_envs:
             last = played.faults[-1] if played.faults else "episodes were cut"
             log_once(f"seed {seed}: {played.episodes} of {vec.num_envs} episodes are over; {last}")
-        found.append(played)
-    return found
+        by_seed.append(played)
+    return by_seed

@@ -19,12 +19,12 @@ def _percent(values: Sequence[float]) -> str:
     return f"{100 * np.mean(values):.1f}{spread}"
 
 
-class Listened(NamedTuple):
-    """What a language model has decided as listener.
+class ListenerResults(NamedTuple):
+    """The decisions of a language model as listener.
 
     Attributes:
       model: its name.
-      found: decisions of each seed, by cell.
+      decisions: decisions of each seed, by cell.
       nulls: those of a rule on the same episodes.
       tallies: replies of both phases by outcome, by cell.
       spent: requests and tokens, in words; empty for a fake.
@@ -32,7 +32,7 @@ class Listened(NamedTuple):
     """
 
     model: str
-    found: Mapping[str, Sequence[Confusion]]
+    decisions: Mapping[str, Sequence[Confusion]]
     nulls: Mapping[str, Sequence[Confusion]]
     tallies: Mapping[str, ReplyTally]
     spent: str
@@ -41,8 +41,8 @@ class Listened(NamedTuple):
 
 def report(outcome: RunResult) -> Report:
     """Returns the table with what it has cost, and its numbers."""
-    listened: Listened = outcome.host_measured
-    model, found, nulls, tallies, spent, _ = listened
+    listened: ListenerResults = outcome.host_measured
+    model, decisions, nulls, tallies, spent, _ = listened
     lines = [
         f"# {model} as listener: zero-shot compositional tests",
         "",
@@ -53,7 +53,7 @@ def report(outcome: RunResult) -> Report:
     ]
     head = ["cell", "accuracy", "balanced", 'says "same"', "not valid", 'always "same"', "rule"]
     rows = []
-    for cell, seeds in found.items():
+    for cell, seeds in decisions.items():
         invalid = [(c.same[2] + c.different[2]) / max(c.games, 1) for c in seeds]
         columns = [
             _percent([getattr(c, name) for c in seeds])
@@ -75,6 +75,6 @@ def report(outcome: RunResult) -> Report:
             f"- {name}, O={samples} S={shots}: {100 * printed.mean:.1f} ± {100 * printed.std:.1f}"
         )
     text = "\n".join(lines)
-    results = {cell: [c._asdict() for c in seeds] for cell, seeds in found.items()}
+    results = {cell: [c._asdict() for c in seeds] for cell, seeds in decisions.items()}
     replies = {cell: dict(tally.counts) for cell, tally in tallies.items()}
     return Report(text, {"model": model, "query": results, "replies": replies})

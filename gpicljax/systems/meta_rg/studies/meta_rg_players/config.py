@@ -1,4 +1,4 @@
-"""What `meta_rg_players.py` is told: its configuration and its presets."""
+"""Configuration and presets of the study `meta_rg_players`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Config(TrainingConfig):
     taught: Annotated[int, Range(0)] = 0
 
     def default_name(self) -> str:
-        """The preset, the method and the environment."""
+        """Returns the preset, the method and the environment."""
         return f"{self.preset}-{self.method}-{self.game.env}"
 
     def validate(self) -> None:
@@ -89,13 +89,15 @@ class Config(TrainingConfig):
         check_config(enough, "players.copies", self.players.copies, "an integer >= 2 to reinforce")
         self.network.check_carries(self.agent.carries)
         rounds, replies = self.game.num_rounds, self.game.listener_speaks
-        accepted = (
+        accepted_values = (
             f"1, for method {self.method}: several are for R2D2's (independent, vdn, vdn-sad)"
         )
         fits = rounds == 1 or self.method not in FROM_SEQUENCES
-        check_config(fits, "game.num_rounds", rounds, accepted)
-        accepted = "False; True with num_rounds >= 2: only the decision comes after the last round"
-        check_config(rounds > 1 or not replies, "game.listener_speaks", replies, accepted)
+        check_config(fits, "game.num_rounds", rounds, accepted_values)
+        accepted_values = (
+            "False; True with num_rounds >= 2: only the decision comes after the last round"
+        )
+        check_config(rounds > 1 or not replies, "game.listener_speaks", replies, accepted_values)
         game(self)
 
 

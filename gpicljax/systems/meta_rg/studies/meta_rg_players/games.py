@@ -28,7 +28,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
 
 
 def signalling_game(env: MetaRG) -> SignallingGame:
-    """What two players have to know of the game.
+    """Returns the description of the game that two players need.
 
     Args:
       env: the game in the listener's view with compact actions and one round.
@@ -72,7 +72,7 @@ def game_sequences(
     copies: int = 1,
     noise: str = "episode",
 ) -> Callable[[jax.Array, Any], tuple[GameInputs, GameTargets]]:
-    """Builds what draws games to learn from.
+    """Returns the function that draws games to learn from.
 
     The listener of such a sequence decides at random: what it is told of its results then tells
     nothing of what it will know.
@@ -105,7 +105,7 @@ def game_sequences(
     silent = env.num_decisions
 
     def last(sequence: GameSequence, decisions: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """What was done before each step, and what it brought, `[G, R]`."""
+        """Returns the last action before each step, and its reward, `[G, R]`."""
         reward = env.payment(decisions == sequence.state.game.answer, sequence.query)
         nothing, waited = jnp.zeros_like(reward), jnp.full_like(decisions, silent)
         actions, rewards = [waited, decisions], [nothing, reward]
@@ -125,9 +125,9 @@ def game_sequences(
         listener = AgentInput(shown, *last(sequence, decisions))
         channel = jax.vmap(env.channel)(sequence.state, sequence.task)
         draws = episodes if noise == "episode" else games
-        which = jnp.cumsum(sequence.start) - 1 if noise == "episode" else jnp.arange(games)
+        draw_index = jnp.cumsum(sequence.start) - 1 if noise == "episode" else jnp.arange(games)
         shape = (copies, draws, env.message_length, env.vocab_size + 1)
-        gumbel = jax.random.gumbel(noise_key, shape)[:, which]
+        gumbel = jax.random.gumbel(noise_key, shape)[:, draw_index]
         speaker = sequence.state.game.speaker
         answer = jnp.where(sequence.valid, sequence.state.game.answer, -1)
         flat = speaker.reshape(games, -1)

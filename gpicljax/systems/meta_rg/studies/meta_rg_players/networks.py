@@ -1,4 +1,4 @@
-"""What a speaker is, and what two players of a signalling game read."""
+"""Speakers, and the inputs of two players of a signalling game."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpicljax.networks.feedforward import MLP, dense
 
 @dataclasses.dataclass(frozen=True)
 class SignallingGame:
-    """What two players have to know of a game in which one speaks and the other decides.
+    """The description of a game in which one player speaks and the other decides.
 
     A game takes some steps, in the first of which the speaker sends a message. The listener reads
     it from the next one on, decides in one of them, and may be shown what the speaker saw.
@@ -45,7 +45,7 @@ class SignallingGame:
 
 
 class GameInputs(NamedTuple):
-    """What two players read of a sequence of games; leaves `[G, B, ...]`.
+    """The inputs of two players in a sequence of games; leaves `[G, B, ...]`.
 
     Attributes:
       listener: what the listener reads in each step of a game, leaves `[G, B, R, ...]`; its
@@ -64,7 +64,7 @@ class GameInputs(NamedTuple):
 
 
 class GameTargets(NamedTuple):
-    """What is to be known at the decision of every game; leaves `[G, B, ...]`.
+    """The targets at the decision of every game; leaves `[G, B, ...]`.
 
     Attributes:
       answer: `int32[G, B]`, the right decision; -1 behind the last game.

@@ -1,4 +1,4 @@
-"""How the study `meta_rg_players` is built and run."""
+"""The program of the study `meta_rg_players`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games
 from gpicljax.systems.meta_rg.measures.language import languages
 from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import Attention, Recorded, recorded
-from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probed
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import (
+    Attention,
+    Recorded,
+    record_with_attention,
+)
+from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probe_metrics
 from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy, rule_accuracies
 from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
@@ -58,7 +62,7 @@ class Learner(NamedTuple):
       trainer: of both players.
       hparams: its hyper-parameters.
       agent: `explore -> Agent`, both players with their exploration scaled.
-      attention: of the listener, see `meta_rg.episode.recorded`.
+      attention: of the listener, see `meta_rg.episode.record_with_attention`.
       between: `state -> state`, between two chunks.
     """
 
@@ -70,15 +74,15 @@ class Learner(NamedTuple):
 
 
 def learner(config: Config, env: MetaRG) -> Learner:
-    """The way to learn that a configuration names."""
+    """Returns the way to learn that a configuration names."""
     if config.method in FROM_SEQUENCES:
         settings = dataclasses.replace(
             config.players, speaker=config.method, feedback_weight=config.feedback_weight
         )
-        own = dataclasses.replace(env, view="listener")
-        played = signalling_game(own)
+        listener_env = dataclasses.replace(env, view="listener")
+        played = signalling_game(listener_env)
         draw = game_sequences(
-            own, settings.games, settings.episodes, settings.copies, settings.noise
+            listener_env, settings.games, settings.episodes, settings.copies, settings.noise
         )
         trainer = signalling.signalling_trainer(settings, played, config.network, draw)
         hparams = dataclasses.replace(
@@ -91,7 +95,7 @@ def learner(config: Config, env: MetaRG) -> Learner:
     mixing = "none" if config.method == "independent" else "vdn"
     settings = dataclasses.replace(config.agent, mixing=mixing, announce=env.announces)
     observation = of_one_agent(env.observation_space(), 2)
-    actions = r2d2.own_choices(env, settings.announce)
+    actions = r2d2.agent_choices(env, settings.announce)
     network = recurrent_q_network(
         dataclasses.replace(config.network, predictions=("feedback",)), observation, actions
     )
@@ -102,10 +106,10 @@ def learner(config: Config, env: MetaRG) -> Learner:
     trainer = r2d2.make(settings, vec, network, (expects,))
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)
-    both = over_agents(network, 2, settings.share_parameters)
+    players = over_agents(network, 2, settings.share_parameters)
     r2 = functools.partial(
         q_agent,
-        both,
+        players,
         actions,
         num_agents=2,
         announce=settings.announce,
@@ -120,11 +124,11 @@ def learner(config: Config, env: MetaRG) -> Learner:
         return dataclasses.replace(state, rollout=rollout)
 
     def attention(params: ArrayTree, inputs: AgentInput, starts: jax.Array) -> jax.Array:
-        assert both.attention is not None
+        assert players.attention is not None
         done = inputs.last_action[..., : actions.shape[0]]  # without what was announced
-        return both.attention(params, inputs._replace(last_action=done), starts)[:, :, LISTENER]
+        return players.attention(params, inputs._replace(last_action=done), starts)[:, :, LISTENER]
 
-    listens = None if both.attention is None else attention
+    listens = None if players.attention is None else attention
     return Learner(trainer, hparams, agent, listens, between)
 
 
@@ -141,11 +145,11 @@ def build(config: Config) -> Program:
 
     cells: dict[str, Any] = {}
     for cell in config.game.cells:
-        params, where = config.game.params(env, cell), cell_name(cell)
-        cells[where] = signalling.SignallingData(params, jnp.asarray(1.0)) if sequences else params
+        params, title = config.game.params(env, cell), cell_name(cell)
+        cells[title] = signalling.SignallingData(params, jnp.asarray(1.0)) if sequences else params
         if config.control and config.method in signalling.LEARNING:
             frozen = signalling.SignallingData(params, jnp.asarray(0.0))
-            cells[f"{where}, frozen speaker"] = frozen
+            cells[f"{title}, frozen speaker"] = frozen
 
     def games_of(cell: _Cell) -> Params:
         return cell.games if isinstance(cell, signalling.SignallingData) else cell
@@ -170,18 +174,18 @@ def build(config: Config) -> Program:
         )
 
     def episode(key: jax.Array, params: ArrayTree, cell: _Cell) -> Recorded:
-        """The first of the greedy episodes, step by step."""
-        return recorded(key, env, agent(), params, games_of(cell), attention)
+        """Returns the first of the greedy episodes, step by step."""
+        return record_with_attention(key, env, agent(), params, games_of(cell), attention)
 
     def language(key: jax.Array, params: ArrayTree, cell: _Cell) -> Any:
-        """What the speaker says of every meaning."""
+        """Returns the speaker's messages for every meaning, with their measures."""
         structures = config.structures
         return languages(key, env, agent(), params, games_of(cell), structures=structures)
 
     def acquisition(key: jax.Array, params: ArrayTree, cell: _Cell) -> jax.Array:
-        """What a new listener understands of the language of each structure, float `[T]`."""
-        told, games, taught = agent(), games_of(cell), config.taught
-        return language_acquisition(key, env, told, params, games, structures=taught).query
+        """Returns a new listener's accuracy in the language of each structure, float `[T]`."""
+        speaker, games, taught = agent(), games_of(cell), config.taught
+        return language_acquisition(key, env, speaker, params, games, structures=taught).query
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
     speaks = env.view == "players"
@@ -204,7 +208,7 @@ def build(config: Config) -> Program:
         cells=cells,
         measures=measures,
         host_measures=lambda run: calibrate(config),
-        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0)), probed),
+        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0)), probe_metrics),
         key_metric="query_accuracy",
         more=env,
     )

@@ -27,7 +27,7 @@ ACQUISITION = "ease of acquisition"
 
 
 class Measures(NamedTuple):
-    """What is measured of every pair; `RunResult.measured` has the results in the same places.
+    """The measures of every pair; `RunResult.measured` has the results in the same places.
 
     Attributes:
       games: by condition: `Games`.
@@ -43,7 +43,7 @@ class Measures(NamedTuple):
 
 
 class Results:
-    """What a run measured.
+    """The measurements of a run.
 
     Attributes:
       outcome: of the run.
@@ -63,9 +63,11 @@ class Results:
         self.query = {name: self._by_cell(a.query.by_game) for name, a in accuracies.items()}
         self.support = {name: self._by_cell(a.support.by_game) for name, a in accuracies.items()}
         self.language = {}
-        if (asked := measured.language) is not None:
+        if (spoken := measured.language) is not None:
             self.language = {
-                name: self._by_cell(np.asarray(getattr(asked, name)).reshape(len(asked.topsim), -1))
+                name: self._by_cell(
+                    np.asarray(getattr(spoken, name)).reshape(len(spoken.topsim), -1)
+                )
                 for name in LANGUAGE
             }
         if measured.acquisition is not None:
@@ -74,13 +76,13 @@ class Results:
     def _by_cell(self, values: ArrayTree) -> np.ndarray:
         values = self.outcome.seeds(values).reshape(len(self.cells), self.outcome.config.seeds, -1)
         # Structures in which nothing is said have no measure; nor has a speaker that says nothing.
-        known = ~np.isnan(values)
-        total = np.where(known, values, 0).sum(-1)
-        return np.where(known.any(-1), total / np.maximum(known.sum(-1), 1), np.nan)
+        is_measured = ~np.isnan(values)
+        total = np.where(is_measured, values, 0).sum(-1)
+        return np.where(is_measured.any(-1), total / np.maximum(is_measured.sum(-1), 1), np.nan)
 
 
 def accuracy_table(results: Results) -> str:
-    """Every cell and condition."""
+    """Returns every cell and condition."""
     rows = []
     for index, cell in enumerate(results.cells):
         for name in results.conditions:
@@ -89,64 +91,66 @@ def accuracy_table(results: Results) -> str:
             means = (mean_interval(x).percent for x in (query, support))
             rows.append([cell, name, *means, seeds])
     for cell, rules in results.outcome.host_measured.items():
-        for name, found in rules.items():
-            shares = f"{100 * found.query:.1f}", f"{100 * found.support:.1f}"
+        for name, accuracy in rules.items():
+            shares = f"{100 * accuracy.query:.1f}", f"{100 * accuracy.support:.1f}"
             rows.append([cell_name(cell), name, *shares])
     return markdown_table(["game", "evaluated", "query", "support", "query, seed by seed"], rows)
 
 
 def language_table(results: Results) -> str:
-    """Every cell's measures of compositionality, and what a new listener understands."""
+    """Returns every cell's measures of compositionality, and what a new listener understands."""
     names = results.language
     rows = [
-        [cell, *(mean_interval(found[index]).percent for found in names.values())]
+        [cell, *(mean_interval(values[index]).percent for values in names.values())]
         for index, cell in enumerate(results.cells)
     ]
     return markdown_table(["game", *names], rows)
 
 
 def paper_table(results: Results) -> str:
-    """The paper's Table 1 beside what learning players reached in the same games, in %."""
+    """Returns the paper's Table 1 beside what learning players reached in the same games, in %."""
     rows = []
-    ours = {
+    measured = {
         "zsct": results.query["greedy"],
         "ease_of_acquisition": results.language.get(ACQUISITION),
         **{name: results.language.get(name) for name in LANGUAGE},
     }
-    for (measure, shots), theirs in published.TABLE_1.items():
-        cell, values = cell_name((shots, 4)), ours[measure]
+    for (measure, shots), paper in published.TABLE_1.items():
+        cell, values = cell_name((shots, 4)), measured[measure]
         if cell not in results.cells or values is None:
             continue
-        printed = f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
-        both = [
+        printed = f"{100 * paper.mean:.1f} ± {100 * paper.std:.1f}"
+        cells = [
             mean_interval(values[results.cells.index(name)]).percent
             for name in (cell, f"{cell}, frozen speaker")
             if name in results.cells
         ]
-        rows.append([cell, measure.replace("_", " "), printed, *both])
+        rows.append([cell, measure.replace("_", " "), printed, *cells])
     return markdown_table(["game", "measure", "paper", "ours", "ours, frozen speaker"], rows)
 
 
 def comparisons(results: Results) -> list[str]:
     """Learning speakers against those that keep their first code, in words."""
-    said = []
+    lines = []
     for index, cell in enumerate(results.cells):
         control = f"{cell}, frozen speaker"
         if control not in results.cells:
             continue
-        ours = results.query["greedy"][index]
-        theirs = results.query["greedy"][results.cells.index(control)]
-        words = f"{cell}: a speaker that learns gains {100 * (ours.mean() - theirs.mean()):+.1f} "
+        learning = results.query["greedy"][index]
+        frozen = results.query["greedy"][results.cells.index(control)]
+        words = (
+            f"{cell}: a speaker that learns gains {100 * (learning.mean() - frozen.mean()):+.1f} "
+        )
         words += "points of query accuracy over one that keeps its first code"
-        if len(ours) > 1:
-            test = welch_test(ours, theirs, alternative="greater")
+        if len(learning) > 1:
+            test = welch_test(learning, frozen, alternative="greater")
             words += f" (Welch's t = {test.t:.2f}, one-sided p = {test.p:.4f})"
-        said += [words + ".", ""]
-    return said
+        lines += [words + ".", ""]
+    return lines
 
 
 def draw(results: Results) -> None:
-    """Draws what was learnt, and the languages."""
+    """Draws the learning curves and the languages."""
     outcome = results.outcome
     config, env, figures = outcome.config, outcome.program.more, outcome.run.figures
     assert isinstance(env, MetaRG)
@@ -154,10 +158,10 @@ def draw(results: Results) -> None:
     seeds = config.seeds
     if len(outcome.steps) > 1:
         accuracy = outcome.curve("query_accuracy")
-        lanes = {c: accuracy[i * seeds : (i + 1) * seeds] for i, c in enumerate(results.cells)}
+        by_cell = {c: accuracy[i * seeds : (i + 1) * seeds] for i, c in enumerate(results.cells)}
         figure = learning_curves(
             outcome.steps,
-            lanes if len(lanes) > 1 else next(iter(lanes.values())),
+            by_cell if len(by_cell) > 1 else next(iter(by_cell.values())),
             baselines={"chance": 0.5},
             xlabel="observations per seed",
             ylabel="query accuracy, greedy",
@@ -166,11 +170,11 @@ def draw(results: Results) -> None:
         )
         save_figure(figure, figures / "learning.png")
     if results.language:
-        asked, space = outcome.measured.language, meanings(env)
+        spoken, space = outcome.measured.language, meanings(env)
         # The first seed's richest structure, as every seed of the first cell speaks about it.
-        lanes = (len(results.cells) * seeds, config.structures, len(space))
-        counts = np.asarray(asked.counts).reshape(lanes)[:seeds]
-        messages = np.asarray(asked.messages).reshape(*lanes, -1)[:seeds]
+        shape = (len(results.cells) * seeds, config.structures, len(space))
+        counts = np.asarray(spoken.counts).reshape(shape)[:seeds]
+        messages = np.asarray(spoken.messages).reshape(*shape, -1)[:seeds]
         shown = counts[0, counts[0].sum(-1).argmax()]
         same = (counts == shown).all(-1).argmax(-1)
         languages = {

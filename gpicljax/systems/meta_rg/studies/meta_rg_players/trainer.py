@@ -91,7 +91,7 @@ class SignallingConfig:
 
 
 class PlayersInputs(NamedTuple):
-    """What two players read of a sequence of games; leaves `[G, B, ...]`.
+    """The inputs of two players in a sequence of games; leaves `[G, B, ...]`.
 
     Attributes:
       games: the games.
@@ -122,7 +122,7 @@ class SignallingData:
 
 
 class SignalOutput(NamedTuple):
-    """What two players make of a sequence of games; leaves `[G, B, ...]`.
+    """The outputs of two players in a sequence of games; leaves `[G, B, ...]`.
 
     Attributes:
       logits: float `[G, B, D]`, of the listener's decisions.
@@ -140,7 +140,7 @@ class SignalOutput(NamedTuple):
 
 
 def _one_hot_space(game: SignallingGame) -> spaces.Dict:
-    """The listener's observation with its message as one-hots, which have gradients."""
+    """Returns the listener's observation with its message as one-hots, which have gradients."""
     space = game.observations
     flat = spaces.Box(0.0, 1.0, (spaces.flat_size(space["message"]),))
     items = [(name, flat if name == "message" else entry) for name, entry in space.items]
@@ -154,7 +154,7 @@ def two_players(
 
     Its parameters are a dictionary with those of `listener` and, where it has some, `speaker`.
     """
-    hears = recurrent_q_network(_expecting(listener), _one_hot_space(game), game.actions)
+    listener_network = recurrent_q_network(_expecting(listener), _one_hot_space(game), game.actions)
     speaker = _speaker(config, game)
     tokens, length = game.vocab_size + 1, game.message_length
     flat = (length * tokens,)
@@ -164,25 +164,27 @@ def two_players(
         if config.speaker == "quantiser":
             return jax.nn.one_hot(game.quantised(inputs.speaker), tokens), None, None
         logits: Any = speaker.apply(params["speaker"], inputs.speaker)
-        still = jax.lax.stop_gradient(logits)
-        logits = still + learns[..., None, None] * (logits - still)
+        constant_logits = jax.lax.stop_gradient(logits)
+        logits = constant_logits + learns[..., None, None] * (logits - constant_logits)
         noise = learns[..., None, None] * inputs.noise
         tokens_said = jnp.argmax(logits + noise, axis=-1)
         going_on = jnp.cumprod(tokens_said != 0, axis=-1)
         sent = tokens_said * going_on
         hard = jax.nn.one_hot(sent, tokens)
         # What would come behind the end of a sentence is not said: it has no part in anything.
-        said = jnp.pad(going_on[..., :-1], ((0, 0), (0, 0), (1, 0)), constant_values=1)[..., None]
+        is_sent = jnp.pad(going_on[..., :-1], ((0, 0), (0, 0), (1, 0)), constant_values=1)[
+            ..., None
+        ]
         log_probs = jax.nn.log_softmax(logits)
-        entropy = -(said * jnp.exp(log_probs) * log_probs).sum((-1, -2))
+        entropy = -(is_sent * jnp.exp(log_probs) * log_probs).sum((-1, -2))
         if config.speaker == "straight-through":
-            soft = said * jax.nn.softmax((logits + noise) / config.temperature)
+            soft = is_sent * jax.nn.softmax((logits + noise) / config.temperature)
             hard = hard + soft - jax.lax.stop_gradient(soft)
-        log_prob = (said * log_probs * jax.nn.one_hot(tokens_said, tokens)).sum((-1, -2))
+        log_prob = (is_sent * log_probs * jax.nn.one_hot(tokens_said, tokens)).sum((-1, -2))
         return hard, log_prob, entropy
 
     def heard(inputs: GameInputs, sent: jax.Array) -> jax.Array:
-        """The message in every step of every game, float `[G, B, R, L (V + 1)]`."""
+        """Returns the message in every step of every game, float `[G, B, R, L (V + 1)]`."""
         through = jax.nn.one_hot(inputs.channel, tokens)
         arrives = jnp.einsum("gblv,gblvw->gblw", sent, through)
         steps = inputs.listener.last_reward.shape[2]
@@ -191,7 +193,7 @@ def two_players(
         return jnp.concatenate([silence, every], axis=2).reshape(*sent.shape[:2], steps, *flat)
 
     def listener_input(inputs: GameInputs, messages: jax.Array) -> Any:
-        """As the listener's network reads it."""
+        """Returns the inputs of the listener's network."""
         shown = {**inputs.listener.observation, "message": messages}
         return inputs.listener._replace(observation=shown)
 
@@ -207,7 +209,7 @@ def two_players(
         step = jax.tree.map(lambda x: x[:, 0], games.listener)
         batch = step.last_reward.shape[0]
         shown = {**step.observation, "message": jnp.zeros((batch, *flat))}
-        params = {"listener": hears.init(listener_key, step._replace(observation=shown))}
+        params = {"listener": listener_network.init(listener_key, step._replace(observation=shown))}
         if config.speaker in LEARNING:
             params["speaker"] = speaker.init(speaker_key, games.speaker)
         return params
@@ -223,15 +225,15 @@ def two_players(
         shown, learns = inputs
         games, batch, steps = shown.listener.last_reward.shape
         if config.speaker == "rule":
-            said = shown.listener.observation["message"]
-            messages = jax.nn.one_hot(said, tokens).reshape(games, batch, steps, -1)
-            sent, log_prob, entropy = said[:, :, -1], None, None
+            message = shown.listener.observation["message"]
+            messages = jax.nn.one_hot(message, tokens).reshape(games, batch, steps, -1)
+            sent, log_prob, entropy = message[:, :, -1], None, None
         else:
             hot, log_prob, entropy = say(params, shown, learns)
             messages, sent = heard(shown, hot), hot.argmax(-1)
         read = jax.tree.map(by_step, listener_input(shown, messages))
         first = jnp.zeros((games, steps, batch), bool).at[:, 0].set(shown.starts)
-        outputs, carry = hears.unroll(
+        outputs, carry = listener_network.unroll(
             params["listener"], carry, read, first.reshape(-1, batch), key
         )
         decide: QOutput = jax.tree.map(
@@ -244,11 +246,11 @@ def two_players(
     def step(
         params: Variables, carry: ArrayTree, inputs: PlayersInputs, start: jax.Array
     ) -> tuple[Any, Any]:
-        one = jax.tree.map(lambda x: x[None], inputs)
-        outputs, carry = unroll(params, carry, one, start[None])
+        single_step = jax.tree.map(lambda x: x[None], inputs)
+        outputs, carry = unroll(params, carry, single_step, start[None])
         return jax.tree.map(lambda x: x[0], outputs), carry
 
-    return Network(jax.jit(init), hears.initial_carry, step, unroll)
+    return Network(jax.jit(init), listener_network.initial_carry, step, unroll)
 
 
 def _expecting(listener: RecurrentQSettings) -> RecurrentQSettings:
@@ -260,7 +262,7 @@ def _speaker(config: SignallingConfig, game: SignallingGame) -> Speaker:
 
 
 def objective(config: SignallingConfig) -> list[sequence.Loss]:
-    """What the players learn from.
+    """Returns the losses of the players.
 
     The score function's reward of a message is what it did for the listener: the log-probability
     of the right decision less the weighted error of its expectation, compared with the same game
@@ -274,37 +276,39 @@ def objective(config: SignallingConfig) -> list[sequence.Loss]:
     def error(out: SignalOutput, sequences: sequence.Sequences) -> jax.Array:
         return jnp.square(out.expected - sequences.targets.feedback).mean(-1)
 
-    def played(sequences: sequence.Sequences) -> jax.Array:
+    def is_played(sequences: sequence.Sequences) -> jax.Array:
         return sequences.targets.answer >= 0
 
     def score(out: SignalOutput, sequences: sequence.Sequences) -> jax.Array:
         assert out.log_prob is not None
         reward = -nats(out, sequences) - config.feedback_weight * error(out, sequences)
-        reward = jax.lax.stop_gradient(jnp.where(played(sequences), reward, 0))
+        reward = jax.lax.stop_gradient(jnp.where(is_played(sequences), reward, 0))
         if config.horizon:
             reward = reward + config.horizon * _following(reward, sequences.inputs.games.starts)
         groups = reward.reshape(reward.shape[0], -1, config.copies)
-        others = (groups.sum(-1, keepdims=True) - groups) / (config.copies - 1)
-        return -(groups - others).reshape(reward.shape) * out.log_prob
+        baseline = (groups.sum(-1, keepdims=True) - groups) / (config.copies - 1)
+        return -(groups - baseline).reshape(reward.shape) * out.log_prob
 
     losses = [
-        sequence.Loss("decision", nats, 1.0, played),
-        sequence.Loss("feedback", error, config.feedback_weight, played),
+        sequence.Loss("decision", nats, 1.0, is_played),
+        sequence.Loss("feedback", error, config.feedback_weight, is_played),
     ]
     if config.speaker == "reinforce":
-        losses.append(sequence.Loss("score", score, 1.0, played))
+        losses.append(sequence.Loss("score", score, 1.0, is_played))
     if config.speaker in LEARNING:
-        entropy = sequence.Loss("entropy", lambda out, _: out.entropy, -config.entropy, played)
+        entropy = sequence.Loss("entropy", lambda out, _: out.entropy, -config.entropy, is_played)
         losses.append(entropy)
     return losses
 
 
 def _following(reward: jax.Array, starts: jax.Array) -> jax.Array:
-    """The sum of the rewards of an episode's later games, `[G, B]`."""
+    """Returns the sum of the rewards of an episode's later games, `[G, B]`."""
 
-    def back(later: jax.Array, here: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        reward, start = here
-        return jnp.where(start, 0, later + reward), later
+    def back(
+        later_reward: jax.Array, game_inputs: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        reward, start = game_inputs
+        return jnp.where(start, 0, later_reward + reward), later_reward
 
     return jax.lax.scan(back, jnp.zeros_like(reward[0]), (reward, starts), reverse=True)[1]
 
@@ -367,7 +371,7 @@ def players_agent(
     listener: RecurrentQSettings,
     explore: jax.Array | float = 0.0,
 ) -> Agent:
-    """Both players in the players' view of the game, over the trainer's parameters.
+    """Returns both players in the players' view of the game, over the trainer's parameters.
 
     With the game's own speaker there is one player only, in the listener's view.
 
@@ -388,8 +392,8 @@ def players_agent(
       >>> agent.initial_carry(4).noise.shape[:2]  # instances, tokens of a message
       (4, 3)
     """
-    hears = recurrent_q_network(_expecting(listener), game.observations, game.actions)
-    decides = q_agent(hears, game.actions)
+    listener_network = recurrent_q_network(_expecting(listener), game.observations, game.actions)
+    decides = q_agent(listener_network, game.actions)
     if config.speaker == "rule":
         return Agent(
             decides.initial_carry,
@@ -405,14 +409,21 @@ def players_agent(
     def act(
         keys: jax.Array, params: Variables, carry: PlayersCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, PlayersCarry]:
-        seen = jax.tree.map(lambda x: x[:, LISTENER], timestep.observation)
-        seen = {**seen, "action_mask": seen["action_mask"][:, 0, : game.num_decisions + 1]}
-        own = timestep._replace(observation=seen, reward=timestep.reward[:, LISTENER])
-        decision, aux, memory = decides.act(keys, params["listener"], carry.listener, own)
+        listener_view = jax.tree.map(lambda x: x[:, LISTENER], timestep.observation)
+        listener_view = {
+            **listener_view,
+            "action_mask": listener_view["action_mask"][:, 0, : game.num_decisions + 1],
+        }
+        listener_timestep = timestep._replace(
+            observation=listener_view, reward=timestep.reward[:, LISTENER]
+        )
+        decision, aux, memory = decides.act(
+            keys, params["listener"], carry.listener, listener_timestep
+        )
 
         stimulus = timestep.observation["stimulus"][:, SPEAKER]
         fresh = jax.vmap(lambda key: jax.random.gumbel(key, shape))(keys)
-        anew = timestep.trial_start if config.noise == "episode" else seen["round"] == 0
+        anew = timestep.trial_start if config.noise == "episode" else listener_view["round"] == 0
         noise = jnp.where(anew[:, None, None], fresh, carry.noise)
         if config.speaker in LEARNING:
             logits: Any = speaker.apply(params["speaker"], stimulus)
@@ -420,9 +431,9 @@ def players_agent(
         else:
             tokens = game.quantised(stimulus)
         waits = jnp.full_like(decision, game.num_decisions)
-        said = jnp.concatenate([waits[:, None], tokens], axis=1)
+        speaker_action = jnp.concatenate([waits[:, None], tokens], axis=1)
         decided = jnp.pad(decision[:, None], ((0, 0), (0, game.message_length)))
-        return jnp.stack([said, decided], axis=1), aux, PlayersCarry(memory, noise)
+        return jnp.stack([speaker_action, decided], axis=1), aux, PlayersCarry(memory, noise)
 
     return Agent(initial_carry, act)
 
@@ -440,17 +451,19 @@ def listeners_attention(
       A function of parameters, inputs and starts. Where two players play, the inputs are those of
       both; the listener's own are taken from them, its decision alone from its last action.
     """
-    hears = recurrent_q_network(_expecting(listener), game.observations, game.actions)
-    if hears.attention is None:
+    listener_network = recurrent_q_network(_expecting(listener), game.observations, game.actions)
+    if listener_network.attention is None:
         return None
-    attend = hears.attention
+    attend = listener_network.attention
 
     def attention(params: Variables, inputs: AgentInput, starts: jax.Array) -> jax.Array:
         if inputs.last_action.ndim > 2:
-            seen = jax.tree.map(lambda x: x[:, :, LISTENER], inputs.observation)
-            seen["action_mask"] = seen["action_mask"][:, :, 0, : game.num_decisions + 1]
+            listener_view = jax.tree.map(lambda x: x[:, :, LISTENER], inputs.observation)
+            listener_view["action_mask"] = listener_view["action_mask"][
+                :, :, 0, : game.num_decisions + 1
+            ]
             reward = inputs.last_reward[:, :, LISTENER]
-            inputs = AgentInput(seen, inputs.last_action[:, :, LISTENER, 0], reward)
+            inputs = AgentInput(listener_view, inputs.last_action[:, :, LISTENER, 0], reward)
         return attend(params["listener"], inputs, starts)
 
     return attention

@@ -1,4 +1,4 @@
-"""How disentangled are the stimuli of Meta-Referential Games, by three measures?
+"""Disentanglement of the stimuli of Meta-Referential Games, by three measures.
 
     python experiments/meta_rg_stimuli.py
 

@@ -1,4 +1,4 @@
-"""How the study `meta_rg_stimuli` is built and run."""
+"""The program of the study `meta_rg_stimuli`."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses other representations, and counts below 1."""
         super().validate()
-        known = set(self.stimuli) <= {"scs", "mhe"} and bool(self.stimuli)
-        check_config(known, "stimuli", self.stimuli, "scs, mhe")
+        is_supported = set(self.stimuli) <= {"scs", "mhe"} and bool(self.stimuli)
+        check_config(is_supported, "stimuli", self.stimuli, "scs, mhe")
         for name in ("samples", "rows"):
             check_config(bool(getattr(self, name)), name, (), "at least one number")
         check_config(1 not in self.rows, "rows", self.rows, "0, or 2 and more")
 
 
 def measure(config: Config, row: Row) -> dict[str, np.ndarray]:
-    """Every measure of every structure, `float64[structures]`."""
+    """Returns every measure of every structure, `float64[structures]`."""
     stimulus, samples, rows = row
     env = gpicljax.make("MetaRG-v1", max_values=config.values, max_samples=samples)
     assert isinstance(env, MetaRG)
@@ -96,14 +96,14 @@ def measure(config: Config, row: Row) -> dict[str, np.ndarray]:
 
     keys = jax.random.split(named_key(config.seed, "structures"), config.structures)
     scores = within_memory(score, f"{config.structures:,} structures")(keys)
-    found = (np.asarray(values, np.float64) for values in scores)
-    return dict(zip(MEASURES, found, strict=True))
+    arrays = (np.asarray(values, np.float64) for values in scores)
+    return dict(zip(MEASURES, arrays, strict=True))
 
 
 def build(config: Config) -> Program:
     """Nothing is trained: what is measured needs no agent."""
 
-    def measured(run: RunDirectory) -> dict[Row, dict[str, np.ndarray]]:
+    def measure_all(run: RunDirectory) -> dict[Row, dict[str, np.ndarray]]:
         kinds = [
             (stimulus, samples, rows)
             for stimulus in config.stimuli
@@ -115,12 +115,12 @@ def build(config: Config) -> Program:
 
     return Program(
         title="Disentanglement of stimuli",
-        host_measures=measured,
+        host_measures=measure_all,
     )
 
 
 def report(outcome: RunResult) -> Report:
-    """The table, beside the paper's numbers."""
+    """Returns the table, beside the paper's numbers."""
     config = outcome.config
     lines = [
         f"# Disentanglement of stimuli, V = {config.values}, N = 3",
@@ -129,12 +129,12 @@ def report(outcome: RunResult) -> Report:
         "",
     ]
     results, rows = {}, []
-    for (stimulus, samples, limit), found in outcome.host_measured.items():
-        each = [mean_interval(values) for values in found.values()]
-        words = [f"{100 * x.mean:.1f} ± {100 * x.std:.1f}" for x in each]
+    for (stimulus, samples, limit), by_measure in outcome.host_measured.items():
+        intervals = [mean_interval(values) for values in by_measure.values()]
+        words = [f"{100 * x.mean:.1f} ± {100 * x.std:.1f}" for x in intervals]
         count = "all" if limit == 0 else f"{limit:,}"
         rows.append([stimulus, samples, count, *words, PAPER.get((stimulus, samples, limit), "")])
-        numbers = {name: values.tolist() for name, values in found.items()}
+        numbers = {name: values.tolist() for name, values in by_measure.items()}
         results[f"{stimulus}, O = {samples}, {count}"] = numbers
     head = ["stimulus", "O", "stimuli measured", *MEASURES, "paper"]
     return Report("\n".join([*lines, markdown_table(head, rows)]), results)

@@ -1,4 +1,4 @@
-"""What `recall.py` is told: its configuration and its presets."""
+"""Configuration and presets of the study `recall`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Config(TrainingConfig):
     evaluation_episodes: Annotated[int, Range(1)] = 1024
 
     def default_name(self) -> str:
-        """The preset, the stimuli and the memory."""
+        """Returns the preset, the stimuli and the memory."""
         return f"{self.preset}-{self.stimulus}-{self.network.memory}"
 
     @property
@@ -51,9 +51,9 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses empty ranges of values, and memories that a replay buffer cannot hold."""
         super().validate()
-        accepted = f"up to max_values = {self.max_values}"
+        accepted_values = f"up to max_values = {self.max_values}"
         fits = self.min_values <= self.max_values
-        check_config(fits, "min_values", self.min_values, accepted)
+        check_config(fits, "min_values", self.min_values, accepted_values)
         check_config(not self.network.predictions, "network.predictions", "names", "none")
         self.network.check_carries(self.agent.carries)
 

@@ -1,4 +1,4 @@
-"""How the study `recall` is built and run."""
+"""The program of the study `recall`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def build(config: Config) -> Program:
     trainer = r2d2.make(config.agent, vec, network)
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)
-    batch = watched(env, config.probe_episodes)
+    batch = evaluation_batch(env, config.probe_episodes)
 
     # One program for all conditions: what they differ in is traced.
     def games(
@@ -79,9 +79,9 @@ def build(config: Config) -> Program:
         return play_recall_games(key, batch, agent, params, env_params)
 
     def accuracy(games: RecallGames) -> dict[str, np.ndarray]:
-        each = of_seeds(*games)
-        found = {"first_shot": each.first.by_game, "second_shot": each.second.by_game}
-        return {name: np.asarray(values) for name, values in found.items()}
+        by_seed = of_seeds(*games)
+        metrics = {"first_shot": by_seed.first.by_game, "second_shot": by_seed.second.by_game}
+        return {name: np.asarray(values) for name, values in metrics.items()}
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
     return Program(
@@ -94,7 +94,9 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=trainer.observations,
         cells={"": env_params},
-        measures={name: Measure(games, how, groups) for name, how in CONDITIONS.items()},
+        measures={
+            name: Measure(games, condition, groups) for name, condition in CONDITIONS.items()
+        },
         host_measures=lambda run: calibrate(config, env_params),
         probe=Probe(Measure(games, CONDITIONS["greedy"]), accuracy),
         key_metric="second_shot",
@@ -113,15 +115,17 @@ def build(config: Config) -> Program:
     )
 
 
-def watched(env: Recall, episodes: int) -> VectorEnv:
-    """A batch to evaluate on. Agents read nothing of what is privileged; rules and ablations do."""
+def evaluation_batch(env: Recall, episodes: int) -> VectorEnv:
+    """Returns a batch for evaluations. Rules and ablations read privileged entries, agents do
+    not.
+    """
     return single_trial_batch(env, episodes, 2 * env.max_games, privileged=True)
 
 
 def calibrate(config: Config, env_params: Params) -> dict[str, RecallAccuracy]:
     """Accuracy of the rules that need no training, on the same games."""
     env = Recall(**config.env_options)
-    vec = watched(env, config.evaluation_episodes)
+    vec = evaluation_batch(env, config.evaluation_episodes)
     task_key, key = jax.random.split(named_key(config.seed, "rules"))
 
     def first(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:

@@ -24,7 +24,7 @@ of_seeds = jax.jit(jax.vmap(recall_accuracy))
 
 
 def accuracies(outcome: RunResult) -> dict[str, RecallAccuracy]:
-    """What was measured of the agents by condition, leaves `float64[seeds, ...]`."""
+    """Returns the accuracies of the agents by condition, leaves `float64[seeds, ...]`."""
     return {
         name: jax.tree.map(outcome.seeds, of_seeds(*games))
         for name, games in outcome.measured.items()
@@ -36,13 +36,13 @@ def table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccuracy]) -
     head = ["agent", "second shot (games)", "second shot (episodes)", "first shot (games)"]
     rows = []
     for name in sorted(rules, key=lambda name: name != "single stimulus"):
-        of = rules[name]
-        each = of.second.by_game, of.second.by_episode, of.first.by_game
-        rows.append(Row(name, "rule", [f"{100 * float(x):.1f}" for x in each]))
-    for name, of in agents.items():
-        each = of.second.by_game, of.second.by_episode, of.first.by_game
-        seeds = " ".join(f"{100 * x:.1f}" for x in of.second.by_game)
-        cells = [*(mean_interval(x).percent for x in each), seeds]
+        accuracy = rules[name]
+        shares = accuracy.second.by_game, accuracy.second.by_episode, accuracy.first.by_game
+        rows.append(Row(name, "rule", [f"{100 * float(x):.1f}" for x in shares]))
+    for name, accuracy in agents.items():
+        shares = accuracy.second.by_game, accuracy.second.by_episode, accuracy.first.by_game
+        seeds = " ".join(f"{100 * x:.1f}" for x in accuracy.second.by_game)
+        cells = [*(mean_interval(x).percent for x in shares), seeds]
         rows.append(Row("R2D2", "learner", cells, condition=name))
     return results_table([*head, "second shot, seed by seed"], rows)
 
@@ -63,7 +63,9 @@ def share_table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccura
 def draw(outcome: RunResult, agents: dict[str, RecallAccuracy]) -> None:
     """The paper's figure for one representation, and the course of the first shot."""
     config, rules = outcome.config, outcome.host_measured
-    lines = {name: float(of.second.by_game) for name, of in rules.items() if name in SHOWN}
+    lines = {
+        name: float(accuracy.second.by_game) for name, accuracy in rules.items() if name in SHOWN
+    }
     title = f"Recall, {config.stimulus.upper()}, {config.max_values} ways, {config.network.memory}"
     if len(outcome.steps) > 1:
         figure = learning_curves(
@@ -89,7 +91,7 @@ def draw(outcome: RunResult, agents: dict[str, RecallAccuracy]) -> None:
 
 
 def report(outcome: RunResult) -> Report:
-    """Draws the figures, and says what was found."""
+    """Draws the figures and returns the summary."""
     config, agents, rules = outcome.config, accuracies(outcome), outcome.host_measured
     draw(outcome, agents)
     text = [
@@ -117,16 +119,16 @@ def report(outcome: RunResult) -> Report:
     ]
     results: dict[str, Any] = {
         name: {
-            "second shot": np.asarray(of.second.by_game).tolist(),
-            "first shot": np.asarray(of.first.by_game).tolist(),
-            "first shot by share": np.asarray(of.by_share).tolist(),
+            "second shot": np.asarray(accuracy.second.by_game).tolist(),
+            "first shot": np.asarray(accuracy.first.by_game).tolist(),
+            "first shot by share": np.asarray(accuracy.by_share).tolist(),
         }
-        for name, of in (agents | rules).items()
+        for name, accuracy in (agents | rules).items()
     }
     results["parameters"] = outcome.parameters
     results["observations_per_s"] = throughput(outcome.history)
     evaluations = [
-        {name: of.second.by_game[seed] for name, of in agents.items()}
+        {name: recall.second.by_game[seed] for name, recall in agents.items()}
         for seed in range(config.seeds)
     ]
     return Report("\n".join(text), results, evaluations)

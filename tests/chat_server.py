@@ -55,12 +55,12 @@ def answer_to(model: ChatModel, body: Mapping[str, Any], honours: Sequence[str] 
     entry.
     """
     if body.get("model", model.name) != model.name:
-        return _refused(404, refusal("model", body["model"], model.name), "model_not_found")
+        return _error(404, refusal("model", body["model"], model.name), "model_not_found")
     try:
-        for name, accepted in _PASSED_OVER.items():
-            asked = body.get(name)
-            passed = name in honours or asked in (None, False, *accepted)
-            check(passed, name, asked, "none: it would have no effect")
+        for name, accepted_values in _PASSED_OVER.items():
+            value = body.get(name)
+            is_accepted = name in honours or value in (None, False, *accepted_values)
+            check(is_accepted, name, value, "none: it would have no effect")
         stops = _stops(body.get("stop"))
         messages = _messages(body.get("messages"))
         check(not body.get("stream"), "stream", body.get("stream"), "false: answers come whole")
@@ -71,17 +71,17 @@ def answer_to(model: ChatModel, body: Mapping[str, Any], honours: Sequence[str] 
         limit = _DEFAULT_TOKENS if limit is None else limit
         check(limit >= 1, "max_tokens", limit, "an integer >= 1")
     except (ValueError, RecursionError) as error:
-        return _refused(400, str(error), "invalid_request_error")
+        return _error(400, str(error), "invalid_request_error")
     try:
         reply = model(messages, max_tokens=limit, seed=(seed or 0) % 2**31)
     except ModelError as error:
         status, code = _STATUS[error.fault]
-        return _refused(status, str(error), code)
+        return _error(status, str(error), code)
     except Exception as error:  # one request's, whatever it is
-        return _refused(500, f"the model failed: {type(error).__name__}: {error}", "server_error")
+        return _error(500, f"the model failed: {type(error).__name__}: {error}", "server_error")
     read, wrote, _ = reply.usage
-    found = [place for stop in stops if (place := reply.text.find(stop)) >= 0]
-    text, finish = (reply.text[: min(found)], "stop") if found else (reply.text, reply.finish)
+    ends = [place for stop in stops if (place := reply.text.find(stop)) >= 0]
+    text, finish = (reply.text[: min(ends)], "stop") if ends else (reply.text, reply.finish)
     message = {"role": "assistant", "content": text}
     return 200, {
         "object": "chat.completion",
@@ -91,31 +91,31 @@ def answer_to(model: ChatModel, body: Mapping[str, Any], honours: Sequence[str] 
     }
 
 
-def _stops(given: Any) -> list[str]:
+def _stops(stop: Any) -> list[str]:
     """The texts before which a reply ends."""
-    stops = [given] if isinstance(given, str) else [] if given is None else given
-    sound = isinstance(stops, list) and all(isinstance(x, str) and x for x in stops)
-    check(sound, "stop", given, "a text, or a list of texts")
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+    are_texts = isinstance(stops, list) and all(isinstance(x, str) and x for x in stops)
+    check(are_texts, "stop", stop, "a text, or a list of texts")
     return stops
 
 
-def _refused(status: int, words: str, code: str) -> _Answer:
+def _error(status: int, words: str, code: str) -> _Answer:
     return status, {"error": {"message": words, "code": code}}
 
 
-def _messages(given: Any) -> list[Message]:
-    whole = isinstance(given, list) and given and all(isinstance(each, dict) for each in given)
-    check(whole, "messages", given, "a list of objects with role and content, one or more")
+def _messages(entries: Any) -> list[Message]:
+    is_list = isinstance(entries, list) and entries and all(isinstance(x, dict) for x in entries)
+    check(is_list, "messages", entries, "a list of objects with role and content, one or more")
     messages = []
-    for number, each in enumerate(given):
-        place, role, content = f"messages[{number}]", each.get("role"), each.get("content")
-        known = get_args(Role)
-        check(isinstance(role, str) and role in known, f"{place}.role", role, ", ".join(known))
+    for number, entry in enumerate(entries):
+        place, role, content = f"messages[{number}]", entry.get("role"), entry.get("content")
+        roles = get_args(Role)
+        check(isinstance(role, str) and role in roles, f"{place}.role", role, ", ".join(roles))
         texts = part_texts(content)
-        told = [text for text in texts if isinstance(text, str)]
-        sound = len(told) == len(texts)
-        check(sound, f"{place}.content", content, "text, or a list of parts that have a text")
-        messages.append(Message(cast(Role, role), sound_text("".join(told))))
+        strings = [text for text in texts if isinstance(text, str)]
+        is_text = len(strings) == len(texts)
+        check(is_text, f"{place}.content", content, "text, or a list of parts that have a text")
+        messages.append(Message(cast(Role, role), sound_text("".join(strings))))
     return messages
 
 
@@ -136,29 +136,29 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         listed = {"object": "list", "data": [{"id": self.model.name, "object": "model"}]}
-        self._send(*(self._stranger("/v1/models") or (200, listed)))
+        self._send(*(self._refusal_for("/v1/models") or (200, listed)))
 
     def do_POST(self) -> None:
         # Also read where it is refused: a connection that is closed on it would lose the answer.
         try:
             content = self._content()
         except ValueError as error:
-            self._send(*_refused(400, str(error), "invalid_request_error"))
+            self._send(*_error(400, str(error), "invalid_request_error"))
             with contextlib.suppress(OSError):
                 self.connection.shutdown(socket.SHUT_WR)
                 self.connection.settimeout(_LINGER)
                 while self.rfile.read1():
                     pass
             return
-        self._send(*(self._stranger("/v1/chat/completions") or self._answer(content)))
+        self._send(*(self._refusal_for("/v1/chat/completions") or self._answer(content)))
 
     def _content(self) -> bytes:
         """The body of a request; a ValueError says what is wrong with it."""
         coding, size = self.headers.get("Transfer-Encoding"), self.headers.get("Content-Length", "")
         if coding is None:
             whole = size.isascii() and size.isdigit() and len(size) < 10
-            accepted = f"the number of bytes of the body, at most {_MOST_BYTES}"
-            check(whole and int(size) <= _MOST_BYTES, "Content-Length", size, accepted)
+            accepted_values = f"the number of bytes of the body, at most {_MOST_BYTES}"
+            check(whole and int(size) <= _MOST_BYTES, "Content-Length", size, accepted_values)
             return self.rfile.read(int(size))
         check(coding.strip().lower() == "chunked", "Transfer-Encoding", coding, "chunked")
         content = bytearray()
@@ -177,24 +177,24 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            return _refused(400, "a JSON object is needed", "invalid_request_error")
+            return _error(400, "a JSON object is needed", "invalid_request_error")
         return answer_to(self.model, body, self.honours)
 
-    def _stranger(self, path: str) -> _Answer | None:
-        """What is answered to a request from elsewhere, or for another path; None for others."""
+    def _refusal_for(self, path: str) -> _Answer | None:
+        """The answer to a request from elsewhere, or for another path; None for others."""
         # A page's requests have its Origin, or reach this machine by another name.
         hosts = [("Host", f"http://{host}") for host in self.headers.get_all("Host") or [""]]
         for name, address in [*hosts, *(("Origin", x) for x in self.headers.get_all("Origin", []))]:
             try:
-                known = urlsplit(address).hostname in self.hosts and "@" not in address
+                is_allowed = urlsplit(address).hostname in self.hosts and "@" not in address
             except ValueError:
-                known = False
-            if not known:
+                is_allowed = False
+            if not is_allowed:
                 words = refusal(name, address, f"names of this machine: {', '.join(self.hosts)}")
-                return _refused(403, words, "forbidden")
+                return _error(403, words, "forbidden")
         if self.path.partition("?")[0].rstrip("/") == path:
             return None
-        return _refused(404, f"{refusal('path', self.path, path)}", "not_found")
+        return _error(404, f"{refusal('path', self.path, path)}", "not_found")
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()
@@ -237,8 +237,8 @@ def serve_chat_model(
     """
     check(0 <= port < 2**16, "port", port, "0 .. 65535")
     check(not isinstance(hosts, str), "hosts", hosts, "a sequence of names")
-    known = (*_LOCAL, *(host.lower() for host in hosts))
-    settings = {"model": model, "hosts": known, "honours": tuple(honours)}
+    all_hosts = (*_LOCAL, *(host.lower() for host in hosts))
+    settings = {"model": model, "hosts": all_hosts, "honours": tuple(honours)}
     server = _Server(("127.0.0.1", port), type("_", (_Handler,), settings))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

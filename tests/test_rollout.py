@@ -11,7 +11,7 @@ from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.rollout import HostBatch, as_host_agent, host_play, play, rollout, start_rollout
-from gpicljax.rollout.packing import packed
+from gpicljax.rollout.packing import pack
 from gpicljax.serve.ahead import AheadBatch
 
 NUM_ARMS = 4
@@ -103,7 +103,7 @@ def gambler(keys, params, carry, timestep):
 GAMBLER = Agent(lambda batch: jnp.zeros(batch, jnp.int32), gambler)
 
 
-def kept(record):
+def outcome(record):
     return {"action": record.action, "reward": record.next_timestep.reward}
 
 
@@ -113,16 +113,16 @@ def test_three_drivers_give_the_same_episodes(vec, key, resets):
         vec.env, 3, episodes_per_trial=2, resets=resets, params=vec.params, bank_size=16
     )
     start = jax.jit(lambda key: start_rollout(key, vec, GAMBLER))(key)
-    _, scanned = jax.jit(lambda s: rollout(vec, GAMBLER, (), s, 16, keep=kept))(start)
+    _, scanned = jax.jit(lambda s: rollout(vec, GAMBLER, (), s, 16, keep=outcome))(start)
     played = jax.jit(
-        lambda s: play(vec, GAMBLER, (), s, max_steps=3, trials=2, keep=kept),
+        lambda s: play(vec, GAMBLER, (), s, max_steps=3, trials=2, keep=outcome),
     )(start)
-    hosted = host_play(key, vec, as_host_agent(GAMBLER, ()), max_steps=3, trials=2, keep=kept)
+    hosted = host_play(key, vec, as_host_agent(GAMBLER, ()), max_steps=3, trials=2, keep=outcome)
     jax.tree.map(np.testing.assert_array_equal, played, hosted)
     # What is computed ahead changes nothing, be it right or wrong.
     batch_of = functools.partial(AheadBatch, usual=np.int32(1))
     gambler = as_host_agent(GAMBLER, ())
-    ahead = host_play(key, vec, gambler, max_steps=3, trials=2, keep=kept, batch_of=batch_of)
+    ahead = host_play(key, vec, gambler, max_steps=3, trials=2, keep=outcome, batch_of=batch_of)
     jax.tree.map(np.testing.assert_array_equal, played, ahead)
     # In a scan, the step from each episode into the next has a place of its own.
     steps = jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(6, 2, 4)[:, :, :3], scanned)
@@ -132,18 +132,18 @@ def test_three_drivers_give_the_same_episodes(vec, key, resets):
 
 
 def test_an_instance_remembers_its_last_step(vec, key):
-    for batch in (HostBatch(vec, kept), AheadBatch(vec, kept, np.int32(0))):
+    for batch in (HostBatch(vec, outcome), AheadBatch(vec, outcome, np.int32(0))):
         instance = batch.start(key)[1]
         assert instance.record is None and not instance.blank_record.action.any()
         for action in (0, 0, 1):
-            before = instance.moment.timestep
+            before = instance.request.timestep
             after = instance.step(np.int32(action))
             record = instance.record
             assert record is not None
-            seen = record.timestep.observation[0], record.next_timestep.observation[0]
-            np.testing.assert_array_equal(seen, (before.observation, after.observation))
+            observations = record.timestep.observation[0], record.next_timestep.observation[0]
+            np.testing.assert_array_equal(observations, (before.observation, after.observation))
             np.testing.assert_array_equal(record.action, [action])
-            np.testing.assert_array_equal(instance.kept["reward"], [after.reward])
+            np.testing.assert_array_equal(instance.last_kept["reward"], [after.reward])
             assert record.vstate.time + 1 == record.next_vstate.time
 
 
@@ -156,9 +156,9 @@ def test_packed_trees_come_back():
         "keys": jax.random.split(jax.random.key(4), (2, 2)),
         "large": jnp.arange(2.0**14),
     }
-    small = packed(tree)
+    small = pack(tree)
     assert len(small.rows) == 4  # what is large stays by itself
-    assert small.layout is packed(jax.tree.map(lambda x: x, tree)).layout
+    assert small.layout is pack(jax.tree.map(lambda x: x, tree)).layout
     for name, leaf in small.tree.items():
         assert leaf.dtype == tree[name].dtype and (leaf == tree[name]).all(), name
     on_host = small.layout.unpack([np.asarray(row) for row in small.rows])
@@ -166,17 +166,17 @@ def test_packed_trees_come_back():
 
 
 def test_an_agent_on_the_host_may_answer_when_it_can(vec, key):
-    asked = []
+    waiting_instances = []
 
     def one_at_a_time(moments):
         """Thinks longest about the instance that has waited longest."""
-        asked.append(sorted(moments))
+        waiting_instances.append(sorted(moments))
         number = max(moments)
         return {number: int(moments[number].timestep.observation.sum() >= 0)}
 
-    played = host_play(key, vec, one_at_a_time, max_steps=3, keep=kept)
+    played = host_play(key, vec, one_at_a_time, max_steps=3, keep=outcome)
     assert (played.length == 3).all() and (played.records["action"] == 1).all()
-    assert asked[0] == [0, 1, 2, 3, 4] and asked[-1] == [0]
+    assert waiting_instances[0] == [0, 1, 2, 3, 4] and waiting_instances[-1] == [0]
     with pytest.raises(ValueError, match=r"agent: got \[\]; accepted: actions for one or more of"):
         host_play(key, vec, lambda moments: {}, max_steps=3)
 
@@ -205,13 +205,13 @@ def test_a_forgetful_agent_starts_anew(vec, key):
 
 def test_only_those_who_ask_are_told_what_is_privileged(vec, key):
     assert start_rollout(key, vec, AGENT).timestep.privileged is None
-    told = gpicljax.VectorEnv(vec.env, 5, resets="fresh", params=vec.params, privileged=True)
-    vstate, timestep = told.init(key)
-    wanted = jax.vmap(vec.env.privileged)(vstate.state, vstate.task)
-    jax.tree.map(np.testing.assert_array_equal, timestep.privileged, wanted)
-    vstate, timestep = told.step(vstate, jnp.zeros(5, jnp.int32))
-    wanted = jax.vmap(vec.env.privileged)(vstate.state, vstate.task)
-    jax.tree.map(np.testing.assert_array_equal, timestep.privileged, wanted)
+    full_vec = gpicljax.VectorEnv(vec.env, 5, resets="fresh", params=vec.params, privileged=True)
+    vstate, timestep = full_vec.init(key)
+    expected = jax.vmap(vec.env.privileged)(vstate.state, vstate.task)
+    jax.tree.map(np.testing.assert_array_equal, timestep.privileged, expected)
+    vstate, timestep = full_vec.step(vstate, jnp.zeros(5, jnp.int32))
+    expected = jax.vmap(vec.env.privileged)(vstate.state, vstate.task)
+    jax.tree.map(np.testing.assert_array_equal, timestep.privileged, expected)
 
 
 def test_seeds_side_by_side_copy_no_records():
@@ -226,10 +226,10 @@ def test_seeds_side_by_side_copy_no_records():
 
     keys = jax.random.split(jax.random.key(0), 3)
     together = jax.jit(jax.vmap(lengths))(keys)
-    alone = [jax.jit(lengths)(key) for key in keys]
-    assert len({int(length.max()) for length, _ in alone}) > 1
-    for i, each in enumerate(alone):
-        jax.tree.map(lambda x, y, i=i: np.testing.assert_array_equal(x[i], y), together, each)
+    singles = [jax.jit(lengths)(key) for key in keys]
+    assert len({int(length.max()) for length, _ in singles}) > 1
+    for i, single in enumerate(singles):
+        jax.tree.map(lambda x, y, i=i: np.testing.assert_array_equal(x[i], y), together, single)
     program = jax.jit(jax.vmap(lengths)).lower(keys).as_text().splitlines()
     records = [line for line in program if "tensor<3x4x1x1x50xf32>" in line]
     assert any("stablehlo.scatter" in line or "stablehlo.while" in line for line in records)

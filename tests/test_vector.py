@@ -114,12 +114,12 @@ class Programs:
 
 
 @functools.cache
-def _compiled(arguments):
+def _cached_programs(arguments):
     return Programs(**dict(arguments))
 
 
-def compiled(num_envs=4, **arguments):
-    return _compiled(tuple(sorted({"num_envs": num_envs, **arguments}.items())))
+def programs_of(num_envs=4, **arguments):
+    return _cached_programs(tuple(sorted({"num_envs": num_envs, **arguments}.items())))
 
 
 def plain(tree):
@@ -151,17 +151,17 @@ def assert_same(a, b):
 @pytest.mark.parametrize("episodes", daily([3], [1, 3]))
 def test_next_step_reset(kind, episodes, key):
     wide = kind | {"bank_size": 2**16} if kind["resets"] == "bank" else kind  # no start twice
-    _, t = run(compiled(episodes_per_trial=episodes, **wide), key, 40)
+    _, t = run(programs_of(episodes_per_trial=episodes, **wide), key, 40)
     last = t.terminated | t.truncated
     synchronous = kind["resets"] == "synchronous"
     assert t.episode_start[0].all()
     assert t.trial_start[0].all()
     # An episode starts exactly one step after another ended.
     np.testing.assert_array_equal(t.episode_start[1:], last[:-1])
-    seen = t.observation
+    observation = t.observation
     # Its first observation belongs to a new state; the reward is 0, and the action counts not.
     first = t.episode_start
-    assert (seen["steps"][first] == 0).all()
+    assert (observation["steps"][first] == 0).all()
     assert (t.reward[first] == 0).all()
     assert (t.info["noise"][first] == 0).all()
     cut = np.zeros_like(last)
@@ -170,32 +170,32 @@ def test_next_step_reset(kind, episodes, key):
     # Elsewhere time goes on, and the terminal observation is the one of the full length.
     assert (t.reward[~first] == 2).all()
     on = ~first[1:]
-    assert (seen["steps"][1:][on] == seen["steps"][:-1][on] + 1).all()
-    assert (seen["script"][1:][on] == seen["script"][:-1][on]).all()
-    assert (seen["script"][1:][~on] != seen["script"][:-1][~on]).all()
-    own = last.copy()
+    assert (observation["steps"][1:][on] == observation["steps"][:-1][on] + 1).all()
+    assert (observation["script"][1:][on] == observation["script"][:-1][on]).all()
+    assert (observation["script"][1:][~on] != observation["script"][:-1][~on]).all()
+    natural_ends = last.copy()
     if synchronous:
         assert last[9].all()
-        own[9] = False
-    assert (seen["steps"][own] == seen["length"][own]).all()
-    odd = seen["length"] % 2 == 1
-    assert (t.terminated[own] == odd[own]).all()
-    assert (t.truncated[own] == ~odd[own]).all()
+        natural_ends[9] = False
+    assert (observation["steps"][natural_ends] == observation["length"][natural_ends]).all()
+    odd = observation["length"] % 2 == 1
+    assert (t.terminated[natural_ends] == odd[natural_ends]).all()
+    assert (t.truncated[natural_ends] == ~odd[natural_ends]).all()
 
 
 def test_the_action_after_the_end_is_ignored(key):
-    programs = compiled()
+    programs = programs_of()
     step = programs.step
     vstate, timestep = programs.init(key)
     met = False
     for _ in range(8):
         action = jnp.zeros(4, jnp.int32)
         at_the_end = timestep.last
-        one = step(vstate, action)
-        other = step(vstate, jnp.where(at_the_end, 2, action))
-        assert_same(one, other)
+        result = step(vstate, action)
+        changed_result = step(vstate, jnp.where(at_the_end, 2, action))
+        assert_same(result, changed_result)
         met |= bool(at_the_end.any())
-        vstate, timestep = one
+        vstate, timestep = result
     assert met
 
 
@@ -205,7 +205,7 @@ def test_the_action_after_the_end_is_ignored(key):
 @pytest.mark.parametrize("kind", ["fresh", "bank"])
 def test_a_trial_keeps_its_task_for_its_episodes(kind, key):
     episodes = 3
-    programs = compiled(episodes_per_trial=episodes, **{**KINDS[kind], "bank_size": 2**16})
+    programs = programs_of(episodes_per_trial=episodes, **{**KINDS[kind], "bank_size": 2**16})
     _, t = run(programs, key, 60)
     names = t.observation["name"]
     for i in range(programs.vec.num_envs):
@@ -218,7 +218,7 @@ def test_a_trial_keeps_its_task_for_its_episodes(kind, key):
 
 
 def test_synchronous_trials_end_together_and_renew_starts_the_next(key):
-    programs = compiled(**KINDS["synchronous"])
+    programs = programs_of(**KINDS["synchronous"])
     vstate, timestep = programs.init(key)
     names = []
     for _ in range(4):
@@ -239,7 +239,7 @@ def test_synchronous_trials_end_together_and_renew_starts_the_next(key):
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1.0, 0.0])
 def test_renew_replaces_exactly_the_share_oldest_first(share, key):
-    programs = compiled(resets="bank", bank_size=16)
+    programs = programs_of(resets="bank", bank_size=16)
     vstate, timestep = programs.init(key)
     renew = jax.jit(batch(resets="bank", bank_size=16, renew_share=share).renew)
     count = round(16 * share)
@@ -257,7 +257,7 @@ def test_renew_replaces_exactly_the_share_oldest_first(share, key):
 
 
 def test_renew_repeats_no_task(key):
-    programs = compiled(resets="bank", bank_size=16)
+    programs = programs_of(resets="bank", bank_size=16)
     renew = jax.jit(batch(resets="bank", bank_size=16, renew_share=1.0).renew)
     vstate, timestep = programs.init(key)
     names = list(vstate.bank[0].name)
@@ -269,13 +269,13 @@ def test_renew_repeats_no_task(key):
 
 
 def test_fresh_needs_no_renewal(key):
-    programs = compiled()
+    programs = programs_of()
     vstate, timestep = programs.init(key)
     assert programs.vec.renew(vstate, timestep) == (vstate, timestep)
 
 
 def test_a_bank_hands_out_only_what_it_holds(key):
-    vstate, t = run(compiled(resets="bank", bank_size=5), key, 40)
+    vstate, t = run(programs_of(resets="bank", bank_size=5), key, 40)
     assert set(t.observation["name"].ravel()) <= set(vstate.bank[0].name)
 
 
@@ -292,13 +292,13 @@ def test_a_task_set_is_all_that_is_drawn_from(kind, key):
 
 
 def test_an_instances_stream_does_not_depend_on_the_batch_size(kind, key):
-    alone, many = (run(compiled(n, episodes_per_trial=2, **kind), key, 30)[1] for n in (1, 8))
-    assert_same(jax.tree.map(lambda x: x[:, :1], many), alone)
+    single, eight = (run(programs_of(n, episodes_per_trial=2, **kind), key, 30)[1] for n in (1, 8))
+    assert_same(jax.tree.map(lambda x: x[:, :1], eight), single)
 
 
 @functools.cache
 def plain_functions(resets):
-    """What one instance does at time t, each a compiled function of its own key."""
+    """Functions of one instance at time t, each compiled and of its own key."""
     vec = batch(3, **KINDS[resets])
 
     @jax.jit
@@ -312,7 +312,7 @@ def plain_functions(resets):
     @jax.jit
     def next_trial(key, t, bank):
         keys = jax.random.fold_in(key, 2 * t + 1)[None]
-        index = None if bank is None else vec._drawn(keys)
+        index = None if bank is None else vec._draw_entries(keys)
         begun = vec._begin(keys, index, bank, vec.params)
         return jax.tree.map(lambda x: x[0], begun)
 
@@ -341,8 +341,8 @@ def plain_loop(resets, episodes, init_state, i, length):
         if resets == "synchronous" and t + 1 == KINDS[resets]["steps_per_trial"]:
             truncated = not terminated
         ended = bool(terminated) or bool(truncated)
-        seen = ENV.observe(state, task)
-        values = [seen[name].item() for name in sorted(seen)]
+        observation = ENV.observe(state, task)
+        values = [observation[name].item() for name in sorted(observation)]
         rows.append([*values, float(reward), ended, trial_start])
     return rows
 
@@ -352,15 +352,15 @@ def plain_loop(resets, episodes, init_state, i, length):
 def test_compaction_equals_a_plain_loop(resets, episodes, key):
     length = 20
     for group in (1, 2):
-        programs = compiled(3, group=group, episodes_per_trial=episodes, **KINDS[resets])
+        programs = programs_of(3, group=group, episodes_per_trial=episodes, **KINDS[resets])
         _, t = run(programs, key, length)
-        seen = [t.observation[name] for name in sorted(t.observation)]
-        parts = [*seen, t.reward, t.terminated | t.truncated, t.trial_start]
-        found = np.stack(parts, -1)[1:].transpose(1, 0, 2)
+        observations = [t.observation[name] for name in sorted(t.observation)]
+        parts = [*observations, t.reward, t.terminated | t.truncated, t.trial_start]
+        rows = np.stack(parts, -1)[1:].transpose(1, 0, 2)
         if group == 1:
             init_state, _ = programs.init(key)
             expected = [plain_loop(resets, episodes, init_state, i, length) for i in range(3)]
-        np.testing.assert_array_equal(found, np.array(expected))
+        np.testing.assert_array_equal(rows, np.array(expected))
 
 
 def test_a_grid_of_params_in_one_program(key):
@@ -376,15 +376,15 @@ def test_a_grid_of_params_in_one_program(key):
         _, t = jax.lax.scan(lambda v, _: step(v, jnp.zeros(4, jnp.int32)), vstate, length=20)
         return t.observation["length"], t.last.sum(0)
 
-    seen, ends = jax.jit(jax.vmap(go))(grid)
-    assert (seen == lengths[:, None, None]).all()
+    episode_lengths, ends = jax.jit(jax.vmap(go))(grid)
+    assert (episode_lengths == lengths[:, None, None]).all()
     # An episode of n steps takes n + 1 with its reset.
     np.testing.assert_array_equal(ends, np.tile([[10], [5], [2]], (1, 4)))
     assert len(traces) == 1
 
 
 def test_vmapped_over_seeds_equals_one_by_one(kind):
-    programs = compiled(episodes_per_trial=2, **kind)
+    programs = programs_of(episodes_per_trial=2, **kind)
     vec, actions = programs.vec, jnp.zeros(4, jnp.int32)
 
     def go(key):
@@ -419,8 +419,8 @@ def test_the_step_contains_no_generation_when_synchronous(key):
     env = dataclasses.replace(ENV)
     object.__setattr__(env, "sample_task", lambda *_: calls.append(1))
     vstate, _ = jax.eval_shape(vec.init, key)
-    other = dataclasses.replace(vec, env=env)
-    jax.eval_shape(other.step, vstate, jnp.zeros(4, jnp.int32))
+    stub_vec = dataclasses.replace(vec, env=env)
+    jax.eval_shape(stub_vec.step, vstate, jnp.zeros(4, jnp.int32))
     assert not calls
 
 
@@ -449,14 +449,14 @@ def test_bad_arguments(arguments, message):
 
 
 def test_actions_of_another_batch_size_are_refused(key):
-    programs = compiled()
+    programs = programs_of()
     vstate, _ = programs.init(key)
     with pytest.raises(ValueError, match=r"actions: got int32\[3\]; accepted: int32\[4\]"):
         programs.vec.step(vstate, jnp.zeros(3, jnp.int32))
 
 
 def test_time_steps_have_the_batch_axis_and_their_types(kind, key):
-    programs = compiled(**kind)
+    programs = programs_of(**kind)
     vstate, first = programs.init(key)
     _, second = programs.step(vstate, jnp.zeros(4, jnp.int32))
     chex.assert_trees_all_equal_shapes_and_dtypes(first, second)
@@ -469,7 +469,7 @@ def test_batches_are_compared_by_value(key):
     def batch(**options):
         return gpicljax.VectorEnv("BernoulliBandit-v0", 4, **options)
 
-    env, other = gpicljax.make("BernoulliBandit-v0"), jax.random.key(1)
+    env, other_key = gpicljax.make("BernoulliBandit-v0"), jax.random.key(1)
     same = [{}, {"params": env.make_params(horizon=3)}, {"tasks": TaskSet.create(key, 3)}]
     for options in same:
         assert batch(**options) == batch(**options)
@@ -478,7 +478,7 @@ def test_batches_are_compared_by_value(key):
         *same,
         {"resets": "bank"},
         {"params": env.make_params(horizon=4)},
-        {"tasks": TaskSet.create(other, 3)},
+        {"tasks": TaskSet.create(other_key, 3)},
         {"tasks": TaskSet.create(key, 4)},
     ]
     assert len({batch(**options) for options in different}) == len(different)
@@ -486,12 +486,12 @@ def test_batches_are_compared_by_value(key):
     jax.jit(lambda: differ(batch(), batch()))()
 
 
-def differ(one, other):
-    assert one == one and one != other and hash(one) != hash(other)
+def differ(first, second):
+    assert first == first and first != second and hash(first) != hash(second)
 
 
 def test_a_loop_that_never_renews_meets_a_new_task_in_every_trial(key):
-    """As a user writes it: nothing said of resets."""
+    """The loop is one of a user who says nothing of resets."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
     vec = gpicljax.VectorEnv(env, 64, params=env.make_params(horizon=2))
 
@@ -508,5 +508,5 @@ def test_a_loop_that_never_renews_meets_a_new_task_in_every_trial(key):
 def test_a_batch_is_shown_in_one_line():
     vec = gpicljax.VectorEnv("BernoulliBandit-v0", 8)
     assert repr(vec) == "VectorEnv(BernoulliBandit(num_arms=10), num_envs=8, resets='fresh')"
-    other = dataclasses.replace(vec, params=vec.env.make_params(horizon=5), privileged=True)
-    assert repr(other).endswith("resets='fresh', params=..., privileged=True)")
+    full_vec = dataclasses.replace(vec, params=vec.env.make_params(horizon=5), privileged=True)
+    assert repr(full_vec).endswith("resets='fresh', params=..., privileged=True)")

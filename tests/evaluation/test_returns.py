@@ -87,13 +87,13 @@ def test_whole_episodes_without_a_bias_towards_short_ones(key):
     assert np.array_equal(played.returns, played.lengths)
     assert np.array_equal(played.terminated, played.lengths == 1)
     assert np.array_equal(played.truncated, played.lengths == 9)
-    assert not played.cut.any()
+    assert not played.is_unfinished.any()
 
 
 def test_what_is_not_over_in_time_is_cut_and_says_so(key):
     played = play(key, max_steps=4)
     short = played.lengths == 1
-    assert np.array_equal(played.cut, ~short) and np.array_equal(played.terminated, short)
+    assert np.array_equal(played.is_unfinished, ~short) and np.array_equal(played.terminated, short)
     assert (played.returns[~short] == 4).all() and not played.truncated.any()
 
 
@@ -121,7 +121,7 @@ def test_memories_last_over_the_episodes_of_a_trial_and_no_longer(key):
     long = lengths[:, 0] == 9
     assert np.array_equal(cut.lengths.reshape(-1, 3)[long], np.tile([9, 2, 0], (long.sum(), 1)))
     assert np.array_equal(
-        cut.cut.reshape(-1, 3)[long], np.tile([False, True, True], (long.sum(), 1))
+        cut.is_unfinished.reshape(-1, 3)[long], np.tile([False, True, True], (long.sum(), 1))
     )
 
 

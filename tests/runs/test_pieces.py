@@ -21,7 +21,7 @@ class Growing(RunConfig):
 PIECES = {"lives/0": 0, "lives/1": 1}
 
 
-def lived(folder, *, seeds=1, seed=0, make=lambda number: {"steps": [number, None]}):
+def live_pieces(folder, *, seeds=1, seed=0, make=lambda number: {"steps": [number, None]}):
     config = Growing(runs_dir=folder, seeds=seeds, seed=seed)
     with open_run("e", config) as run:
         return complete_pieces(run, PIECES, make, lambda number, content: content["steps"])
@@ -32,10 +32,10 @@ def refuse_to_make(number):
 
 
 def test_pieces_that_are_whole_are_not_made_anew(tmp_path):
-    assert lived(tmp_path) == {"lives/0": [0, None], "lives/1": [1, None]}
-    assert lived(tmp_path, seeds=2, make=refuse_to_make) == lived(tmp_path)
+    assert live_pieces(tmp_path) == {"lives/0": [0, None], "lives/1": [1, None]}
+    assert live_pieces(tmp_path, seeds=2, make=refuse_to_make) == live_pieces(tmp_path)
     (tmp_path / "e" / "quick" / "lives" / "1.json").unlink()
-    assert lived(tmp_path, make=lambda number: {"steps": number + 5})["lives/1"] == 6
+    assert live_pieces(tmp_path, make=lambda number: {"steps": number + 5})["lives/1"] == 6
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_pieces_that_are_whole_are_not_made_anew(tmp_path):
     ],
 )
 def test_a_piece_that_is_damaged_or_foreign_is_refused_before_any_is_made(damage, words, tmp_path):
-    lived(tmp_path)
+    live_pieces(tmp_path)
     folder = tmp_path / "e" / "quick" / "lives"
     if damage == "another run":
-        lived(tmp_path / "other", seed=1)
+        live_pieces(tmp_path / "other", seed=1)
         folder.joinpath("1.json").write_text(
             (tmp_path / "other" / "e" / "quick" / "lives" / "1.json").read_text()
         )
@@ -69,5 +69,5 @@ def test_a_piece_that_is_damaged_or_foreign_is_refused_before_any_is_made(damage
         folder.joinpath("1.json").write_text(damage(folder.joinpath("1.json").read_text()))
     folder.joinpath("0.json").unlink(missing_ok=True)
     with pytest.raises((RunError, OSError), match=words) as refused:
-        lived(tmp_path, make=refuse_to_make)
+        live_pieces(tmp_path, make=refuse_to_make)
     assert "1.json" in str(refused.value)

@@ -10,7 +10,7 @@ from gpicljax.cli import main
 from gpicljax.evaluation import icl_record
 
 
-def written(folder, *systems):
+def write_records(folder, *systems):
     rng = np.random.default_rng(0)
     records = [
         icl_record(
@@ -36,20 +36,20 @@ def written(folder, *systems):
 
 def test_all_runs_make_one_table_and_one_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    written(tmp_path / "runs" / "games" / "quick", "Games")
-    written(tmp_path / "runs" / "mazes" / "quick", "Mazes", "Games")
+    write_records(tmp_path / "runs" / "games" / "quick", "Games")
+    write_records(tmp_path / "runs" / "mazes" / "quick", "Mazes", "Games")
     (tmp_path / "runs" / "mazes" / "other").mkdir()  # has none
     assert main(["profile", "--out", "page"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     systems = [row.split(" | ")[0] for row in rows]
     assert systems == ["| system", "| Games", "| Games", "| Mazes"]
-    for told in (
+    for content in (
         "**0.99** [0.99, 1.00]",
         "**0.79** [0.79, 0.79]",
         "always the same: 0.6",
         "-0.2 |",
     ):
-        assert told in rows[1]
+        assert content in rows[1]
     assert (tmp_path / "page" / "in_context_learning.png").stat().st_size > 10_000
     # The files that it wrote give the same again, and so does a part of the runs.
     assert main(["profile", "page/in_context_learning.json"]) == 0
@@ -69,7 +69,7 @@ def test_the_committed_page_is_what_its_records_say(capsys):
 
 def test_names_from_files_stay_in_their_cells(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    written(tmp_path / "runs" / "games" / "quick", "Games\x1b[2J | more\n| lines")
+    write_records(tmp_path / "runs" / "games" / "quick", "Games\x1b[2J | more\n| lines")
     assert main(["profile"]) == 0
     out = capsys.readouterr().out
     (row,) = [line for line in out.splitlines() if "easy" in line]
@@ -87,13 +87,13 @@ def test_files_that_hold_anything_are_refused_in_a_line(tmp_path, monkeypatch, c
 @pytest.mark.parametrize("text", ["[{", '[{"system": "x"}]', "[]x", '{"a": 1}'])
 def test_a_damaged_record_hides_no_other(text, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    written(tmp_path / "runs" / "games" / "sound", "Games")
-    written(tmp_path / "runs" / "games" / "bad", "Bad")
+    write_records(tmp_path / "runs" / "games" / "sound", "Games")
+    write_records(tmp_path / "runs" / "games" / "bad", "Bad")
     (tmp_path / "runs" / "games" / "bad" / "icl.json").write_text(text)
     assert main(["profile"]) == 0
-    said = capsys.readouterr()
-    assert "| Games" in said.out and said.err.startswith("damaged: games/bad: icl.json (")
-    assert said.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert "| Games" in captured.out and captured.err.startswith("damaged: games/bad: icl.json (")
+    assert captured.err.count("\n") == 1
     assert main(["profile", "games/bad", "games/sound"]) == 1
 
 

@@ -38,11 +38,11 @@ class Config(RunConfig):
 RATES = ((0.1, 11), (0.5, 7))  # of the runs below, with their last step
 
 
-def train(runs_dir, name, rate, chunks, experiment="mazes", lanes=3, summary=True, **more):
+def train(runs_dir, name, rate, chunks, experiment="mazes", replicas=3, summary=True, **more):
     @jax.jit
     def chunk(state):
-        reward = jnp.tanh(rate * state) + 0.1 * jnp.arange(lanes)
-        broken = jnp.where(jnp.arange(lanes) == 1, jnp.nan, state)
+        reward = jnp.tanh(rate * state) + 0.1 * jnp.arange(replicas)
+        broken = jnp.where(jnp.arange(replicas) == 1, jnp.nan, state)
         return state + 1, {"loss": 1 / (1 + state), "reward": reward, "net": {"norm": broken}}
 
     config = Config(runs_dir=runs_dir, name=name, rate=rate, **more)
@@ -54,7 +54,7 @@ def train(runs_dir, name, rate, chunks, experiment="mazes", lanes=3, summary=Tru
             run=run,
             checkpoint_every=5,
             progress=Progress(chunks, key_metric="reward"),
-            observations_per_chunk=100 * lanes,
+            observations_per_chunk=100 * replicas,
         )
         (run.figures / "learning.png").touch()
         if summary:
@@ -62,17 +62,17 @@ def train(runs_dir, name, rate, chunks, experiment="mazes", lanes=3, summary=Tru
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def training_runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     train(folder, "slow", 0.1, 12)
     train(folder, "fast", 0.5, 8)
-    train(folder, "other", 0.5, 6, experiment="bandits", lanes=4, summary=False)
+    train(folder, "other", 0.5, 6, experiment="bandits", replicas=4, summary=False)
     return folder
 
 
 @pytest.fixture
-def runs(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "runs")
+def runs(training_runs, tmp_path):
+    return shutil.copytree(training_runs, tmp_path / "runs")
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def ask(runs, capsys, monkeypatch):
 
 
 def line(lines, start):
-    (found,) = [line for line in lines if line.startswith(start)]
-    return found
+    (match,) = [line for line in lines if line.startswith(start)]
+    return match
 
 
 def test_list(ask, runs):
@@ -103,8 +103,8 @@ def test_list(ask, runs):
     reward = np.tanh(0.5 * 7) + 0.1
     for part in ("finished", "8/8", "2.4k", f"reward {reward:.4g}"):
         assert part in fast
-    other = line(lines, "bandits/other")
-    assert "no summary" in other and f"reward {np.tanh(2.5) + 0.15:.4g}" in other
+    other_line = line(lines, "bandits/other")
+    assert "no summary" in other_line and f"reward {np.tanh(2.5) + 0.15:.4g}" in other_line
     commit = json.loads((runs / "mazes" / "fast" / "run.json").read_text())["git"]
     assert commit is None or commit["commit"][:8] in fast
 
@@ -268,8 +268,8 @@ def test_damaged_runs_are_shown_as_such(ask, runs, file, content, message):
     for arguments in (["list"], ["show", "fast"], ["compare", "fast", "slow"]):
         code, lines, _ = ask(*arguments)
         assert code == 0 and any("fast" in line for line in lines)
-        told = [line for line in lines if line.startswith("damaged: mazes/fast: ")]
-        assert [message in line for line in told] == ([True] if message else [])
+        damage = [line for line in lines if line.startswith("damaged: mazes/fast: ")]
+        assert [message in line for line in damage] == ([True] if message else [])
 
 
 def test_a_run_without_any_file_is_none(runs):
@@ -284,9 +284,9 @@ def test_environments_and_what_is_neither(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("  FrozenLake-v1 ")]
     assert main(["environments", "FrozenLake-v1"]) == 0
-    said = capsys.readouterr().out
-    assert "Observations: Discrete(n=16)\n" in said and "Actions: Discrete(n=4)\n" in said
-    assert "is_slippery" in said and "success_rate" in said
+    output = capsys.readouterr().out
+    assert "Observations: Discrete(n=16)\n" in output and "Actions: Discrete(n=4)\n" in output
+    assert "is_slippery" in output and "success_rate" in output
     assert main(["environments", "Pendulum-v1"]) == 0
     assert "max_torque" in capsys.readouterr().out
     assert main(["environments", "Pendulum-v2"]) == 2
@@ -366,10 +366,10 @@ def test_one_run_hides_no_other_and_commands_no_terminal(tmp_path, capsys):
     os.mkfifo(tmp_path / "mazes" / "pipe" / "config.json")
     (tmp_path / "mazes" / "log" / "summary.md").write_text("a \x1b]0;title\x07 b \x9b31m")
     assert main(["runs", "list", "--runs-dir", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in ("good", "config", "deep", "pipe", "log"):
-        assert f"mazes/{name}" in said
-    assert "nested too deeply" in said and "not a regular file" in said
+        assert f"mazes/{name}" in output
+    assert "nested too deeply" in output and "not a regular file" in output
     assert main(["runs", "show", "log", "--runs-dir", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "title" in said and not {"\x1b", "\x07", "\x9b"} & set(said)
+    output = capsys.readouterr().out
+    assert "title" in output and not {"\x1b", "\x07", "\x9b"} & set(output)

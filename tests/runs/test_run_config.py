@@ -59,7 +59,7 @@ class Everything:
 PRESETS = {"quick": Config(), "paper-table-1": Config(updates=1000, seeds=3)}
 
 
-def refused(capsys, *argv):
+def refusal_text(capsys, *argv):
     with pytest.raises(SystemExit) as caught:
         parse(PRESETS, argv)
     assert caught.value.code == 2
@@ -83,7 +83,7 @@ def test_presets_and_overrides():
 
 
 def test_unknown_preset_suggests_the_nearest(capsys):
-    message = refused(capsys, "--preset", "paper-table-2")
+    message = refusal_text(capsys, "--preset", "paper-table-2")
     assert "--preset" in message and "'paper-table-2'" in message
     assert "did you mean 'paper-table-1'" in message and "quick, paper-table-1" in message
 
@@ -101,7 +101,7 @@ def test_unknown_preset_suggests_the_nearest(capsys):
     ],
 )
 def test_wrong_values_exit_with_2(capsys, argv, parts):
-    message = refused(capsys, *argv)
+    message = refusal_text(capsys, *argv)
     for part in parts:
         assert part in message
 
@@ -143,9 +143,9 @@ def test_validate_descends():
 )
 def test_json_round_trip(config):
     data = json.loads(json.dumps(to_json(config), allow_nan=False))
-    again = from_json(type(config), data)
-    assert again == config
-    assert type(getattr(again, "number", None)) is type(getattr(config, "number", None))
+    restored = from_json(type(config), data)
+    assert restored == config
+    assert type(getattr(restored, "number", None)) is type(getattr(config, "number", None))
 
 
 @pytest.mark.parametrize(

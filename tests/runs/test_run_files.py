@@ -66,14 +66,14 @@ def test_open_run_refuses_continues_and_replaces(tmp_path):
         open_run("e", config)
     run.metrics_file.write_text("kept")
     for way in ("resume", "requeue"):
-        again = dataclasses.replace(config, **{way: True})
-        with open_run("e", again) as run:
+        repeated = dataclasses.replace(config, **{way: True})
+        with open_run("e", repeated) as run:
             assert run.resumed and run.metrics_file.read_text() == "kept"
     with pytest.raises(RunError, match=r"--resume: got 'quik' .did you mean 'quick'.*: quick"):
         open_run("e", dataclasses.replace(resume, name="quik"))
-    other = RunConfig(runs_dir=tmp_path, seeds=3, seed=1, resume=True)
+    resuming = RunConfig(runs_dir=tmp_path, seeds=3, seed=1, resume=True)
     with pytest.raises(ConfigMismatchError, match=r"seeds: 2 -> 3\n  seed: 0 -> 1"):
-        open_run("e", other)
+        open_run("e", resuming)
     assert run.metrics_file.read_text() == "kept"
     with open_run("e", RunConfig(runs_dir=tmp_path, seeds=3, overwrite=True)) as run:
         assert not run.resumed and not run.metrics_file.exists()
@@ -287,10 +287,10 @@ def test_files_are_written_where_modes_and_flushing_are_unknown(tmp_path, monkey
     """As on file systems of the network; and the umask, which other threads use, is left alone."""
 
     def refuse(number):
-        def refused(*arguments, **options):
+        def refuse_access(*arguments, **options):
             raise OSError(number, os.strerror(number))
 
-        return refused
+        return refuse_access
 
     monkeypatch.setattr(os, "chmod", refuse(errno.EPERM))
     monkeypatch.setattr(os, "umask", refuse(errno.EPERM))

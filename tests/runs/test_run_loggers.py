@@ -82,13 +82,13 @@ def events(run):
 
 def assert_shows(shown, run):
     """The event files say what the log says, no more and no less."""
-    wanted = {}
+    expected = {}
     for record in read_metrics(run.metrics_file):
         for tag, value in scalars(record).items():
-            wanted.setdefault(tag, {})[record["step"]] = value
-    del wanted["step"]
-    assert shown.keys() == wanted.keys()
-    for tag, values in wanted.items():
+            expected.setdefault(tag, {})[record["step"]] = value
+    del expected["step"]
+    assert shown.keys() == expected.keys()
+    for tag, values in expected.items():
         assert shown[tag].keys() == values.keys(), tag
         np.testing.assert_allclose(list(shown[tag].values()), list(values.values()), rtol=1e-6)
 
@@ -175,8 +175,8 @@ def test_a_failing_logger_is_dropped(tmp_path, monkeypatch, capsys, place):
         def __init__(self, *_):
             self.fail("open")
 
-        def fail(self, here):
-            if here == place:
+        def fail(self, logger):
+            if logger == place:
                 raise OSError(28, "No space left on device")
 
         def log(self, step, values):
@@ -189,8 +189,8 @@ def test_a_failing_logger_is_dropped(tmp_path, monkeypatch, capsys, place):
     run = train(tmp_path, 3, log_to=("wandb", "tensorboard"))
     assert [record["step"] for record in read_metrics(run.metrics_file)] == [1, 2, 3]
     assert_shows(events(run), run)
-    said = capsys.readouterr().out
-    assert said.count("warning: wandb dropped (OSError: [Errno 28]") == 1
+    output = capsys.readouterr().out
+    assert output.count("warning: wandb dropped (OSError: [Errno 28]") == 1
 
 
 @needs_packages
@@ -286,9 +286,9 @@ def wandb_records(file):
 def test_wandb_offline_goes_on_after_a_kill(tmp_path, child_environment):
     quiet = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONFIG_DIR": str(tmp_path)}
 
-    def play(what):
+    def play(action):
         return subprocess.run(
-            [sys.executable, "-c", WANDB, str(tmp_path), what],
+            [sys.executable, "-c", WANDB, str(tmp_path), action],
             env=child_environment | quiet, capture_output=True, text=True, timeout=90, check=False,
         )  # fmt: skip
 
@@ -365,25 +365,27 @@ def test_profile_of_the_second_chunk(tmp_path, capsys):
     assert len(traces(run.path / "profile")) == 1
     times = [record["time"] for record in read_metrics(run.metrics_file)]
     assert ["observations_per_s" in spent for spent in times] == [False, False, True]
-    said = capsys.readouterr().out
-    assert f"profile: {run.path / 'profile'}" in said and "perfetto" in said
+    output = capsys.readouterr().out
+    assert f"profile: {run.path / 'profile'}" in output and "perfetto" in output
     run = train(tmp_path, 3, profile=True, resume=True)
     assert "nothing profiled" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_profile_is_cut_and_its_failure_is_no_error(tmp_path, capsys):
-    said = []
-    with profile(tmp_path / "a", seconds=0.05, report=said.append):
+    messages = []
+    with profile(tmp_path / "a", seconds=0.05, report=messages.append):
         until = time.monotonic() + 30
         while not traces(tmp_path / "a") and time.monotonic() < until:
             time.sleep(0.02)
         assert traces(tmp_path / "a")  # before the context is left
-    assert len(traces(tmp_path / "a")) == 1 and said[0].startswith("profile: ")
+    assert len(traces(tmp_path / "a")) == 1 and messages[0].startswith("profile: ")
     jax.profiler.start_trace(tmp_path / "mine")  # there can only be one
     try:
-        with profile(tmp_path / "b", report=said.append):
+        with profile(tmp_path / "b", report=messages.append):
             pass
     finally:
         jax.profiler.stop_trace()
-    assert said[1].startswith("warning: could not profile") and len(traces(tmp_path / "mine")) == 1
+    assert (
+        messages[1].startswith("warning: could not profile") and len(traces(tmp_path / "mine")) == 1
+    )

@@ -78,30 +78,32 @@ def settings(name, **env_overrides):
 
 
 @pytest.fixture
-def saved(tmp_path):
+def saved_agent(tmp_path):
     folder = tmp_path / "deep" / "agent"
-    given = settings("ppo", success_rate=0.8)
-    save_agent(folder, **given, evaluation={"mean_return": np.float32(0.5)}, note="a note")
-    return folder, given
+    arguments = settings("ppo", success_rate=0.8)
+    save_agent(folder, **arguments, evaluation={"mean_return": np.float32(0.5)}, note="a note")
+    return folder, arguments
 
 
 @pytest.mark.parametrize("name", daily(["r2d2", "language-model", "td3"], ALGORITHMS))
 def test_agents_of_every_kind_come_back(name, tmp_path):
-    given = settings(name)
-    save_agent(tmp_path, **given)
+    arguments = settings(name)
+    save_agent(tmp_path, **arguments)
     loaded = load_agent(tmp_path)
-    assert loaded.env == gpicljax.make(given["env_id"], **given["env_options"])
-    for mine, theirs in (
-        (loaded.params, given["params"]),
-        (loaded.env_params, given["env_params"]),
+    assert loaded.env == gpicljax.make(arguments["env_id"], **arguments["env_options"])
+    for actual, expected in (
+        (loaded.params, arguments["params"]),
+        (loaded.env_params, arguments["env_params"]),
     ):
-        assert jax.tree.structure(mine) == jax.tree.structure(theirs)
-        for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
+        assert jax.tree.structure(actual) == jax.tree.structure(expected)
+        for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
             assert a.dtype == b.dtype and np.array_equal(a, b)
-    original = greedy_agent(name, loaded.env, 4, given["config"], given["network"], given["params"])
+    original = greedy_agent(
+        name, loaded.env, 4, arguments["config"], arguments["network"], arguments["params"]
+    )
     act = first_actions(loaded.env, loaded.agent, original)
-    mine, theirs = act(loaded.params, given["params"])
-    assert np.array_equal(mine, theirs)
+    actual, expected = act(loaded.params, arguments["params"])
+    assert np.array_equal(actual, expected)
 
 
 def first_actions(env, *agents):
@@ -112,41 +114,41 @@ def first_actions(env, *agents):
         timestep = gpicljax.VectorEnv(env, 4, resets="fresh").init(jax.random.key(0))[1]
         keys = jax.random.split(jax.random.key(1), 4)
         return [
-            agent.act(keys, mine, agent.initial_carry(4), timestep)[0]
-            for agent, mine in zip(agents, params, strict=True)
+            agent.act(keys, agent_params, agent.initial_carry(4), timestep)[0]
+            for agent, agent_params in zip(agents, params, strict=True)
         ]
 
     return act
 
 
 def test_settings_that_decide_how_it_acts_come_back(tmp_path):
-    given = settings("recurrent-ppo", gravity=(9.0, 11.0))
+    arguments = settings("recurrent-ppo", gravity=(9.0, 11.0))
     algorithm = agents.get_algorithm("recurrent-ppo")
-    given["config"] = dataclasses.replace(
-        given["config"], bounds="squash", normalise_observations=True
+    arguments["config"] = dataclasses.replace(
+        arguments["config"], bounds="squash", normalise_observations=True
     )
-    given["network"] = agents.RecurrentSettings("transformer", (4, 4), 1, 3, sizes=(8,))
+    arguments["network"] = agents.RecurrentSettings("transformer", (4, 4), 1, 3, sizes=(8,))
     env = gpicljax.make("Pendulum-v1")
-    like = algorithm.acting(env, 4, given["config"], given["network"]).params
-    given["params"] = jax.tree.map(lambda x: np.full(x.shape, 0.3, x.dtype), like)
-    save_agent(tmp_path, **given)
+    like = algorithm.acting(env, 4, arguments["config"], arguments["network"]).params
+    arguments["params"] = jax.tree.map(lambda x: np.full(x.shape, 0.3, x.dtype), like)
+    save_agent(tmp_path, **arguments)
     loaded = load_agent(tmp_path)
     assert np.array_equal(loaded.env_params.gravity, np.float32([9, 11]))
     assert jax.tree.structure(loaded.params) == jax.tree.structure(like)
     core = loaded.agent.initial_carry(2).core
     cache = [(2, 2, 1, 3, 4)] * 2 + [(2,)]  # keys, values, length
     assert [x.shape for x in jax.tree.leaves(core)] == cache
-    clipping = dataclasses.replace(given["config"], bounds="clip")
-    other = algorithm.acting(env, 4, clipping, given["network"]).agent
-    act = first_actions(env, loaded.agent, other)
+    clipping = dataclasses.replace(arguments["config"], bounds="clip")
+    other_agent = algorithm.acting(env, 4, clipping, arguments["network"]).agent
+    act = first_actions(env, loaded.agent, other_agent)
     squashed, clipped = act(loaded.params, loaded.params)
     # Torques of up to 2, from the same means.
     np.testing.assert_allclose(squashed, 2 * np.tanh(np.asarray(clipped) / 2), rtol=1e-5)
     assert np.abs(clipped).max() < 2
 
 
-def test_the_card_says_everything(saved):
-    folder, _ = saved
+def test_the_card_says_everything(saved_agent):
+    folder, _ = saved_agent
     assert sorted(file.name for file in folder.iterdir()) == ["agent.json", "params.npz"]
     info = load_agent(folder).info
     assert info["algorithm"] == "ppo" and info["env"]["id"] == "FrozenLake-v1"
@@ -156,22 +158,22 @@ def test_the_card_says_everything(saved):
     assert info["parameters"] == 2 * (9 * 64 + 64 + 64 * 64 + 64) + 64 * 4 + 4 + 65
 
 
-def test_it_can_be_used_in_a_like_environment_only(saved):
-    folder, _ = saved
+def test_it_can_be_used_in_a_like_environment_only(saved_agent):
+    folder, _ = saved_agent
     slippery = gpicljax.make("FrozenLake-v1", description=MAP)
     loaded = load_agent(folder, slippery)
     assert loaded.env == slippery
     assert float(loaded.env_params.success_rate) == pytest.approx(1 / 3)
     same = load_agent(folder, gpicljax.make("FrozenLake-v1", description=MAP, is_slippery=False))
     assert float(same.env_params.success_rate) == pytest.approx(0.8)
-    for other in ("FrozenLake-v1", "CliffWalking-v1", "Pendulum-v1"):
+    for other_id in ("FrozenLake-v1", "CliffWalking-v1", "Pendulum-v1"):
         with pytest.raises(SavedError, match="another environment") as error:
-            load_agent(folder, gpicljax.make(other))
-        assert "FrozenLake-v1" in str(error.value) and other.split("-")[0] in str(error.value)
+            load_agent(folder, gpicljax.make(other_id))
+        assert "FrozenLake-v1" in str(error.value) and other_id.split("-")[0] in str(error.value)
 
 
-def test_damage_is_reported_by_name(saved):
-    folder, _ = saved
+def test_damage_is_reported_by_name(saved_agent):
+    folder, _ = saved_agent
     arrays, card = folder / "params.npz", folder / "agent.json"
     content, text = arrays.read_bytes(), card.read_text()
 
@@ -236,9 +238,9 @@ def test_a_card_imports_nothing_unless_the_caller_names_it(
     before = dict(registration._FACTORIES), dict(agents.CATALOGUE)
 
     def forget():
-        for known, kept in zip((registration._FACTORIES, agents.CATALOGUE), before, strict=True):
-            known.clear()
-            known.update(kept)
+        for registry, kept in zip((registration._FACTORIES, agents.CATALOGUE), before, strict=True):
+            registry.clear()
+            registry.update(kept)
         sys.modules.pop("pond_module", None)
         imported.unlink(missing_ok=True)
 
@@ -312,9 +314,9 @@ def text(card, arrays):
         (lambda card, arrays: card["env"].update(options={"size": [[]] * 9}), "agent.json: size"),
     ],
 )
-def test_a_signed_folder_is_judged_by_what_it_says(change, words, saved, tmp_path):
+def test_a_signed_folder_is_judged_by_what_it_says(change, words, saved_agent, tmp_path):
     folder = tmp_path / "agent"
-    shutil.copytree(saved[0], folder)
+    shutil.copytree(saved_agent[0], folder)
     signed_again(folder, change)
     tracemalloc.start()
     with pytest.raises(SavedError, match=words):
@@ -347,19 +349,19 @@ def test_archives_that_numpy_would_choke_on_are_saved_errors(kind, tmp_path):
         array_folder.Arrays(tmp_path / "params.npz", bytes(packed))["w"]
 
 
-def test_pipes_in_a_folder_are_not_waited_for(saved, tmp_path):
+def test_pipes_in_a_folder_are_not_waited_for(saved_agent, tmp_path):
     for name in ("agent.json", "params.npz"):
         folder = tmp_path / name
-        shutil.copytree(saved[0], folder)
+        shutil.copytree(saved_agent[0], folder)
         (folder / name).unlink()
         os.mkfifo(folder / name)
         with pytest.raises(SavedError, match=name):
             load_agent(folder)
 
 
-def test_replacing_an_agent_leaves_one_or_the_other(saved, monkeypatch):
-    folder, given = saved
-    new = given | {"params": jax.tree.map(lambda x: x + 1, given["params"])}
+def test_replacing_an_agent_leaves_one_or_the_other(saved_agent, monkeypatch):
+    folder, arguments = saved_agent
+    new = arguments | {"params": jax.tree.map(lambda x: x + 1, arguments["params"])}
     save_agent(folder, **new)
     first = jax.tree.leaves(load_agent(folder).params)[0]
     assert np.array_equal(first, jax.tree.leaves(new["params"])[0])
@@ -372,22 +374,22 @@ def test_replacing_an_agent_leaves_one_or_the_other(saved, monkeypatch):
 
     monkeypatch.setattr(array_folder, "write_atomically", full_disk)
     with pytest.raises(OSError, match="no space"):
-        save_agent(folder, **given)
+        save_agent(folder, **arguments)
     with pytest.raises(SavedError, match="never finished"):
         load_agent(folder)
 
 
 def test_nothing_is_written_that_could_not_be_loaded(tmp_path):
-    given = settings("ppo")
-    wrong = jax.tree.map(lambda x: jnp.zeros((*x.shape, 2)), given["params"])
+    arguments = settings("ppo")
+    wrong = jax.tree.map(lambda x: jnp.zeros((*x.shape, 2)), arguments["params"])
     with pytest.raises(ValueError, match="params"):
-        save_agent(tmp_path, **given | {"params": wrong})
+        save_agent(tmp_path, **arguments | {"params": wrong})
     with pytest.raises(ValueError, match="env_id: got 'FrozenLake-v9'"):
-        save_agent(tmp_path, **given | {"env_id": "FrozenLake-v9"})
+        save_agent(tmp_path, **arguments | {"env_id": "FrozenLake-v9"})
     with pytest.raises(ValueError, match="algorithm: got 'ppq'"):
-        save_agent(tmp_path, **given | {"algorithm": "ppq"})
+        save_agent(tmp_path, **arguments | {"algorithm": "ppq"})
     with pytest.raises(TypeError, match="about|value|note"):
-        save_agent(tmp_path, **given, note=object())
+        save_agent(tmp_path, **arguments, note=object())
     assert not list(tmp_path.iterdir())
 
 
@@ -438,12 +440,12 @@ def test_a_model_that_is_loaded_predicts_the_same(saved_model):
     np.testing.assert_allclose(action, jax.nn.log_softmax(logits), atol=1e-5)
 
 
-def test_another_model_is_refused(saved_model, saved):
-    other = LanguageModelSettings("transformer", layers=2, width=8, heads=2)
+def test_another_model_is_refused(saved_model, saved_agent):
+    other_settings = LanguageModelSettings("transformer", layers=2, width=8, heads=2)
     with pytest.raises(SavedError, match="another size"):
-        load_language_model(saved_model[0], settings=other)
+        load_language_model(saved_model[0], settings=other_settings)
     with pytest.raises(SavedError, match="no language model: ppo"):
-        load_language_model(saved[0])
+        load_language_model(saved_agent[0])
 
 
 def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
@@ -483,7 +485,7 @@ def test_the_shipped_model_of_mazes_knows_what_it_was_trained_on():
 def test_the_shipped_model_of_mazes_walks_to_where_it_is_sent():
     model = load_agent(shipped_model("maze_world_small"))
 
-    def arrived(record):
+    def next_timestep(record):
         return record.next_timestep.reward > 0
 
     @jax.jit
@@ -492,7 +494,10 @@ def test_the_shipped_model_of_mazes_walks_to_where_it_is_sent():
 
         def of(agent, params):
             start = start_rollout(key, vec, agent, model.env_params)
-            return play(vec, agent, params, start, max_steps=100, keep=arrived).records.sum() / 32
+            return (
+                play(vec, agent, params, start, max_steps=100, keep=next_timestep).records.sum()
+                / 32
+            )
 
         return of(model.agent, model.params), of(random_agent(model.env), None)
 
@@ -513,17 +518,17 @@ def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path,
     config = algorithm.config(unroll=10, whole_trials=True, temperature=1e-3)
     tables = ExperienceSettings(code=(4, 3), embedding=4, sizes=(4,), readout=4)
     network = algorithm.network("tables", tables=tables)
-    like = algorithm.acting(trials.around(lake), 4, config, network).params
+    like = algorithm.acting(trials.wrap(lake), 4, config, network).params
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), like)
-    given = settings("cloning") | {"config": config, "network": network, "params": params}
-    given |= {"env_id": "FrozenLake-v1", "env_options": {}, "env_params": lake.default_params}
-    save_agent(tmp_path, **given, trials=trials)
+    arguments = settings("cloning") | {"config": config, "network": network, "params": params}
+    arguments |= {"env_id": "FrozenLake-v1", "env_options": {}, "env_params": lake.default_params}
+    save_agent(tmp_path, **arguments, trials=trials)
     loaded = load_agent(tmp_path)
-    assert loaded.env == trials.around(lake) and loaded.env.horizon() == 9
+    assert loaded.env == trials.wrap(lake) and loaded.env.horizon() == 9
     jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
     assert loaded.agent.initial_carry(3).core.pairs.shape == (3, 48, 10, 3)
-    elsewhere = load_agent(tmp_path, trials.around(cliff))
+    elsewhere = load_agent(tmp_path, trials.wrap(cliff))
     assert elsewhere.env.name == "PaddedSpaces(Trial(CliffWalking))"
     with pytest.raises(SavedError, match="another environment"):
         load_agent(tmp_path, cliff)
@@ -542,19 +547,21 @@ def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path,
 
 def test_a_loaded_agent_can_be_pickled():
     loaded = load_agent(shipped_model("meta_language_tiny"))
-    again = pickle.loads(pickle.dumps(loaded))
-    assert (again.env, again.info) == (loaded.env, loaded.info)
-    jax.tree.map(np.testing.assert_array_equal, again.params, loaded.params)
+    copied = pickle.loads(pickle.dumps(loaded))
+    assert (copied.env, copied.info) == (loaded.env, loaded.info)
+    jax.tree.map(np.testing.assert_array_equal, copied.params, loaded.params)
     vec = gpicljax.VectorEnv(loaded.env, 2, resets="fresh", params=loaded.env_params)
 
-    def actions(one):
+    def actions(agent):
         def some(key):
-            start = start_rollout(key, vec, one.agent)
-            return rollout(vec, one.agent, one.params, start, 3, lambda record: record.action)[1]
+            start = start_rollout(key, vec, agent.agent)
+            return rollout(vec, agent.agent, agent.params, start, 3, lambda record: record.action)[
+                1
+            ]
 
         return jax.jit(some)(jax.random.key(0))
 
-    np.testing.assert_array_equal(actions(again), actions(loaded))
+    np.testing.assert_array_equal(actions(copied), actions(loaded))
 
 
 def test_a_loaded_agent_is_shown_in_one_line():

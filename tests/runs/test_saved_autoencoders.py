@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
 from gpicljax.runs import load_agent, load_autoencoder, shipped_model
 from gpicljax.runs.saved_autoencoders import save_autoencoder
 from gpicljax.storage.array_folder import SavedError
@@ -18,19 +18,19 @@ SETTINGS, RESOLUTION = AutoencoderSettings("patches", latent=4, width=8), (8, 16
 
 @pytest.fixture(scope="module")
 def params():
-    like = jax.eval_shape(standardised(autoencoder(SETTINGS, RESOLUTION)).init, jax.random.key(0))
+    like = jax.eval_shape(standardise(autoencoder(SETTINGS, RESOLUTION)).init, jax.random.key(0))
     rng = np.random.default_rng(0)
     return jax.tree.map(lambda x: rng.uniform(0.1, 1, x.shape).astype(x.dtype), like)
 
 
 @pytest.fixture
-def saved(tmp_path, params):
+def saved_autoencoder(tmp_path, params):
     save_autoencoder(tmp_path / "saved", SETTINGS, RESOLUTION, params, evaluation={"error": 0.25})
     return tmp_path / "saved"
 
 
-def test_comes_back_as_it_was(saved, params):
-    loaded = load_autoencoder(saved, RESOLUTION, SETTINGS)
+def test_comes_back_as_it_was(saved_autoencoder, params):
+    loaded = load_autoencoder(saved_autoencoder, RESOLUTION, SETTINGS)
     assert loaded.settings == SETTINGS and loaded.autoencoder.resolution == RESOLUTION
     assert loaded.info["evaluation"] == {"error": 0.25}
     assert loaded.info["parameters"] == sum(x.size for x in jax.tree.leaves(params.network))
@@ -42,28 +42,28 @@ def test_comes_back_as_it_was(saved, params):
 
 
 def test_what_is_not_its_own_is_not_saved(tmp_path, params):
-    for other in (params.network, params._replace(shift=np.zeros(5, np.float32))):
+    for changed in (params.network, params._replace(shift=np.zeros(5, np.float32))):
         with pytest.raises(ValueError, match="params: got .*accepted: the standardised parameters"):
-            save_autoencoder(tmp_path, SETTINGS, RESOLUTION, other)
+            save_autoencoder(tmp_path, SETTINGS, RESOLUTION, changed)
     with pytest.raises(ValueError, match="params: got 'others'"):
         save_autoencoder(tmp_path, SETTINGS, (16, 16), params)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_wrong_is_named(saved):
+def test_what_is_wrong_is_named(saved_autoencoder):
     with pytest.raises(SavedError, match=r"pictures of 8 x 16, not 16 x 16"):
-        load_autoencoder(saved, (16, 16))
+        load_autoencoder(saved_autoencoder, (16, 16))
     with pytest.raises(SavedError, match="another saved autoencoder: .*latent=4.*, not .*latent=5"):
-        load_autoencoder(saved, settings=dataclasses.replace(SETTINGS, latent=5))
+        load_autoencoder(saved_autoencoder, settings=dataclasses.replace(SETTINGS, latent=5))
     with pytest.raises(SavedError, match="holds no saved autoencoder|autoencoder.json is missing"):
         load_autoencoder(shipped_model("meta_language_tiny"))
     with pytest.raises(SavedError, match=r"agent.json is missing"):
-        load_agent(saved)
+        load_agent(saved_autoencoder)
     with pytest.raises(ValueError, match="folder: got 3"):
         load_autoencoder(3)
-    card = saved / "autoencoder.json"
+    card = saved_autoencoder / "autoencoder.json"
     whole = json.loads(card.read_text())
-    for change, said in (
+    for change, message in (
         ({"format": 9}, "format 9"),
         ({"resolution": [8, 8]}, "is needed"),
         ({"resolution": [9, 16]}, "multiples of 8"),
@@ -71,13 +71,13 @@ def test_what_is_wrong_is_named(saved):
         ({"autoencoder": {"kind": "dense"}}, "dense"),
     ):
         card.write_text(json.dumps(whole | change))
-        with pytest.raises(SavedError, match=said):
-            load_autoencoder(saved)
+        with pytest.raises(SavedError, match=message):
+            load_autoencoder(saved_autoencoder)
     card.write_text(json.dumps(whole))
-    content = (saved / "params.npz").read_bytes()
-    (saved / "params.npz").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    content = (saved_autoencoder / "params.npz").read_bytes()
+    (saved_autoencoder / "params.npz").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(SavedError, match="has changed"):
-        load_autoencoder(saved)
-    (saved / "params.npz").write_bytes(content[:100])
+        load_autoencoder(saved_autoencoder)
+    (saved_autoencoder / "params.npz").write_bytes(content[:100])
     with pytest.raises(SavedError, match="has 100 bytes"):
-        load_autoencoder(saved)
+        load_autoencoder(saved_autoencoder)

@@ -95,13 +95,13 @@ for like, devices in ((sharded, 8), (state, 1), (shard_leading(state, make_mesh(
 
 # Six runs on eight devices are six in a checkpoint, and on any other number of devices.
 runs = six.spread({"key": keys[:6], "x": np.arange(12.0, dtype=np.float32).reshape(6, 2)})
-stored = six.stored(runs)
+stored = six.to_checkpoint(runs)
 assert stored["x"].shape == (6, 2) and stored["key"].shape == (6,)
 saver.save(2, stored)
 for devices in (1, 4, 6):
     fewer = Replicas(six.names, make_mesh(devices))
-    like = fewer.stored_like(fewer.spread(stored))
-    again = fewer.restored(saver.restore_latest(like)[1])
-    assert len(again["x"].sharding.device_set) == devices
-    jax.tree.map(np.testing.assert_array_equal, fewer.fetch(again), six.fetch(runs))
+    like = fewer.checkpoint_template(fewer.spread(stored))
+    restored_again = fewer.from_checkpoint(saver.restore_latest(like)[1])
+    assert len(restored_again["x"].sharding.device_set) == devices
+    jax.tree.map(np.testing.assert_array_equal, fewer.fetch(restored_again), six.fetch(runs))
 print("all well")

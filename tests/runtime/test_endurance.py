@@ -23,7 +23,7 @@ def checkpoints(folder):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, child_environment):
+def undisturbed_run(tmp_path_factory, child_environment):
     folder = tmp_path_factory.mktemp("undisturbed")
     command = [sys.executable, str(__file__).replace("test_endurance", "tiny_training"), folder]
     subprocess.run(command, env=child_environment, check=True, capture_output=True, timeout=60)
@@ -66,18 +66,18 @@ def test_kill_9_at_20_random_moments(tmp_path, start, train):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full", "read-only"])
-def test_a_disk_that_stops_writing_for_a_while(tmp_path, train, undisturbed, kind):
+def test_a_disk_that_stops_writing_for_a_while(tmp_path, train, undisturbed_run, kind):
     code, output = train(tmp_path, "--every", 1, "--disk", f"{kind}:5:6")
     assert code == 0, output
     assert output.count("record(s) kept for the next attempt") == 2
     assert {"full": "File too large", "read-only": "Read-only file system"}[kind] in output
-    assert_same(result(tmp_path), undisturbed)
+    assert_same(result(tmp_path), undisturbed_run)
     assert checkpoints(tmp_path) == [55, 60]  # five updates in a chunk
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full", "read-only"])
-def test_a_disk_that_stops_writing_for_good(tmp_path, train, undisturbed, kind):
+def test_a_disk_that_stops_writing_for_good(tmp_path, train, undisturbed_run, kind):
     code, output = train(tmp_path, "--every", 2, "--disk", f"{kind}:6:99")
     assert code == 1, output
     assert {"full": "File too large", "read-only": "Read-only file system"}[kind] in output
@@ -86,7 +86,7 @@ def test_a_disk_that_stops_writing_for_good(tmp_path, train, undisturbed, kind):
     assert [r["step"] for r in read_metrics(tmp_path / "tiny/quick/metrics.jsonl")][-1] == 5
     code, output = train(tmp_path, "--every", 2, "--resume")
     assert code == 0 and "resuming after chunk 4 of 12" in output, output
-    assert_same(result(tmp_path), undisturbed)
+    assert_same(result(tmp_path), undisturbed_run)
 
 
 LONG = """
@@ -134,8 +134,8 @@ def test_memory_does_not_grow_over_a_long_run(tmp_path, child_environment):
         env=child_environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout.splitlines()[-1])
-    print({step: (round(mib, 1), arrays) for step, (mib, arrays) in seen.items()})
-    assert len({arrays for _, arrays in seen.values()}) == 1
+    report = json.loads(done.stdout.splitlines()[-1])
+    print({step: (round(mib, 1), arrays) for step, (mib, arrays) in report.items()})
+    assert len({arrays for _, arrays in report.values()}) == 1
     # Allocators keep what they once had; a leak of one state (0.3 MiB) per chunk would be 300 MiB.
-    assert seen["1500"][0] - seen["500"][0] < 16
+    assert report["1500"][0] - report["500"][0] < 16

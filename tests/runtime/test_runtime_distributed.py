@@ -55,28 +55,28 @@ def slurm(port, processes, i):
 @pytest.fixture(scope="module")
 def launch(child_environment):
     """Starts a script as one or two processes; what is left of them is killed in the end."""
-    started = []
+    start_processes = []
 
     def launch(script, *arguments, processes=1, devices=1, cluster=by_hand):
         flags = ["--distributed"] if processes > 1 and script.name != "two_processes.py" else []
         port = free_port()
         new = []
         for i in range(processes):
-            own = {"JAX_NUM_CPU_DEVICES": str(devices)}
-            own |= cluster(port, processes, i) if processes > 1 else {}
+            child_variables = {"JAX_NUM_CPU_DEVICES": str(devices)}
+            child_variables |= cluster(port, processes, i) if processes > 1 else {}
             process = subprocess.Popen(
                 [sys.executable, *STRICT, str(script), *map(str, arguments), *flags],
-                env=child_environment | own,
+                env=child_environment | child_variables,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
             new.append(process)
-        started.extend(new)
+        start_processes.extend(new)
         return new
 
     yield launch
-    for process in started:
+    for process in start_processes:
         process.kill()
         process.wait()
         if process.stdout is not None:
@@ -122,13 +122,13 @@ def two_by_two(train, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def one(train, tmp_path_factory):
+def one_process(train, tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
     return folder, *train(folder, "--chunks", 4)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(train, tmp_path_factory):
+def undisturbed_run(train, tmp_path_factory):
     return train(tmp_path_factory.mktemp("undisturbed"), devices=3)[0]
 
 
@@ -139,36 +139,38 @@ def test_agreement_refusals_and_checkpoints(launch, tmp_path):
     assert codes == [0, 0] and all("all well" in output for output in outputs), outputs
 
 
-def test_two_processes_train_like_one(two_by_two, one):
+def test_two_processes_train_like_one(two_by_two, one_process):
     """20 updates of 3 seeds on 2 x 2 devices and on 1: equal integers, floats within rounding."""
     _, (arrays, records), (loud, quiet) = two_by_two
-    for ours, theirs in zip(arrays, one[1][0], strict=True):
-        if ours.dtype.kind == "f":
-            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    for actual, expected in zip(arrays, one_process[1][0], strict=True):
+        if actual.dtype.kind == "f":
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
         else:
-            np.testing.assert_array_equal(ours, theirs)
-    for ours, theirs in zip(records, one[1][1], strict=True):
-        floats = {name: ours[name] for name in ("loss", "probe")}
+            np.testing.assert_array_equal(actual, expected)
+    for actual, expected in zip(records, one_process[1][1], strict=True):
+        floats = {name: actual[name] for name in ("loss", "probe")}
         for name, values in floats.items():
-            np.testing.assert_allclose(values, theirs[name], rtol=1e-5)
-        assert ours == theirs | floats
+            np.testing.assert_allclose(values, expected[name], rtol=1e-5)
+        assert actual == expected | floats
     assert "4/12" in loud and "4/12" not in quiet  # one of them shows what happens
 
 
 @pytest.mark.slow
-def test_resume_with_another_number_of_devices(two_by_two, one, train, undisturbed, tmp_path):
+def test_resume_with_another_number_of_devices(
+    two_by_two, one_process, train, undisturbed_run, tmp_path
+):
     """What is restored is what was saved, bit for bit; what follows, that of as many devices."""
-    for name, source in (("a", two_by_two), ("b", two_by_two), ("c", one)):
+    for name, source in (("a", two_by_two), ("b", two_by_two), ("c", one_process)):
         shutil.copytree(source[0], tmp_path / name)
     assert_same(train(tmp_path / "a", "--chunks", 4, "--resume")[0], two_by_two[1])
-    assert_same(train(tmp_path / "b", "--resume", devices=3)[0], undisturbed)
-    where = {"processes": 2, "devices": 2}
-    state, outputs = train(tmp_path / "c", "--chunks", 4, "--resume", **where)
-    assert_same(state, one[1])
+    assert_same(train(tmp_path / "b", "--resume", devices=3)[0], undisturbed_run)
+    layout = {"processes": 2, "devices": 2}
+    state, outputs = train(tmp_path / "c", "--chunks", 4, "--resume", **layout)
+    assert_same(state, one_process[1])
     assert "resuming after chunk 4 of 4" in outputs[0] and "resuming" not in outputs[1]
 
 
-def started(launch, folder):
+def start_processes(launch, folder):
     """Two processes in the middle of their training."""
     processes = launch(
         TRAINING, folder, "--seeds", 3, "--pause", 0.1, "--chunks", 200, processes=2, devices=2
@@ -183,8 +185,10 @@ def started(launch, folder):
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_process_stops_all_at_the_same_chunk(launch, train, undisturbed, tmp_path):
-    processes = started(launch, tmp_path)
+def test_a_signal_to_one_process_stops_all_at_the_same_chunk(
+    launch, train, undisturbed_run, tmp_path
+):
+    processes = start_processes(launch, tmp_path)
     processes[1].send_signal(signal.SIGTERM)
     codes, outputs = finish(processes)
     assert codes == [143, 143], outputs
@@ -194,22 +198,22 @@ def test_a_signal_to_one_process_stops_all_at_the_same_chunk(launch, train, undi
     if steps < 12:  # always, unless the machine is very slow
         state, outputs = train(tmp_path, "--resume", devices=3)
         assert f"resuming after chunk {steps} of 12" in outputs[0]
-        assert_same(state, undisturbed)
+        assert_same(state, undisturbed_run)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_does_not_leave_the_others_waiting(
-    launch, train, undisturbed, tmp_path, victim
+    launch, train, undisturbed_run, tmp_path, victim
 ):
-    processes = started(launch, tmp_path)
+    processes = start_processes(launch, tmp_path)
     processes[victim].kill()
     begun = time.monotonic()
     codes, outputs = finish(processes)
     assert time.monotonic() - begun < 30  # far less than JAX's timeouts of minutes
     assert codes[victim] == -signal.SIGKILL and codes[1 - victim] != 0, outputs
     if victim == 1:
-        assert_same(train(tmp_path, "--resume", devices=3)[0], undisturbed)
+        assert_same(train(tmp_path, "--resume", devices=3)[0], undisturbed_run)
 
 
 def test_no_cluster(launch, tmp_path, monkeypatch, capsys):
@@ -240,7 +244,7 @@ def test_the_listener_experiment_in_two_processes(launch, tmp_path):
         "--network.head=16",
         "--no-progress",
     ]
-    found = []
+    finished = []
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         launched = launch(script, *flags, f"--runs-dir={folder}", processes=processes)
@@ -250,13 +254,16 @@ def test_the_listener_experiment_in_two_processes(launch, tmp_path):
         summary = json.loads((run / "summary.json").read_text())
         assert summary["hardware"]["processes"] == processes
         assert len(list((run / "figures").glob("*.png"))) == 5
-        found.append((read_metrics(run / "metrics.jsonl"), summary["results"]["S = 1, O = 1"]))
-    (one, results), (two, same_results) = found
-    assert len(one) == len(two) == 2
-    for ours, theirs in zip(two, one, strict=True):
-        for name in ours.keys() - {"time"}:
+        finished.append((read_metrics(run / "metrics.jsonl"), summary["results"]["S = 1, O = 1"]))
+    (first, results), (two, same_results) = finished
+    assert len(first) == len(two) == 2
+    for actual, expected in zip(two, first, strict=True):
+        for name in actual.keys() - {"time"}:
             np.testing.assert_allclose(
-                np.asarray(ours[name], float), np.asarray(theirs[name], float), rtol=1e-5, atol=1e-6
+                np.asarray(actual[name], float),
+                np.asarray(expected[name], float),
+                rtol=1e-5,
+                atol=1e-6,
             )
     assert results == same_results
     assert "evaluating" in outputs[0] and "evaluating" not in outputs[1]

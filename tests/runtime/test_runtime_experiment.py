@@ -82,22 +82,22 @@ def test_a_run_goes_on_with_any_number_of_devices(three_on_two, on_devices, tmp_
             finished.append(result(tmp_path / "1"))
         else:
             finished.append(on_devices(tmp_path / str(devices), devices, "--resume"))
-    for others in finished[1:]:
-        for ours, theirs in zip(others[0], finished[0][0], strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-        assert [r["observations"] for r in others[1]] == [3 * CHUNK * i for i in range(1, 13)]
-        for ours, theirs in zip(others[1], finished[0][1], strict=True):
-            np.testing.assert_allclose(ours["probe"], theirs["probe"], rtol=1e-4)
+    for rest in finished[1:]:
+        for actual, expected in zip(rest[0], finished[0][0], strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+        assert [r["observations"] for r in rest[1]] == [3 * CHUNK * i for i in range(1, 13)]
+        for actual, expected in zip(rest[1], finished[0][1], strict=True):
+            np.testing.assert_allclose(actual["probe"], expected["probe"], rtol=1e-4)
 
 
 def test_a_seed_that_breaks_is_named_everywhere(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         tiny_training.main([str(tmp_path), "--seeds=2", "--break-seed=1"])
     assert stop.value.code == 3
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     warning = "Loss or parameters are not finite: seed 1 (from chunk 3 on)."
-    assert told.out.count(f"warning: {warning}") == 1 and told.err == f"error: {warning}\n"
-    lines = re.findall(r"^\d+/12 .*$", told.out, flags=re.M)
+    assert captured.out.count(f"warning: {warning}") == 1 and captured.err == f"error: {warning}\n"
+    lines = re.findall(r"^\d+/12 .*$", captured.out, flags=re.M)
     assert ["NOT FINITE: SEED 1" in line for line in lines] == [False] * 2 + [True] * 10
     run = tmp_path / "tiny" / "quick"
     records = read_metrics(run / "metrics.jsonl")
@@ -125,9 +125,9 @@ def test_seeds_have_the_same_keys_in_all_cells(tmp_path):
     outcome = tiny_training.main([str(tmp_path), "--seeds=2", "--cells", "1", "1", "3"])
     assert outcome.curve("loss").shape == (6, 12) and outcome.parameters == 40
     for metric in ("loss", "probe"):
-        one, same, other = outcome.curve(metric).reshape(3, 2, 12)
-        assert np.array_equal(one, same) and (one != other).all()
-        assert (one[0] != one[1]).all()
+        first, same, third = outcome.curve(metric).reshape(3, 2, 12)
+        assert np.array_equal(first, same) and (first != third).all()
+        assert (first[0] != first[1]).all()
     assert outcome.steps.tolist() == [CHUNK * i for i in range(1, 13)]
     errors = outcome.measured["once"]["error"]
     whose, error = outcome._replace(sound=np.arange(6) > 2).first_sound(errors)
@@ -142,8 +142,10 @@ def test_cells_that_go_together_are_cells_as_others_and_go_on(tmp_path):
     together = tiny_training.main([str(tmp_path / "together"), *flags, "--resume"])
     for metric in ("loss", "probe"):
         np.testing.assert_allclose(together.curve(metric), apart.curve(metric), rtol=1e-4)
-    for ours, theirs in zip(*map(jax.tree.leaves, (together.params, apart.params)), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+    for actual, expected in zip(
+        *map(jax.tree.leaves, (together.params, apart.params)), strict=True
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)
     names = [f"cell {i}, seed {j}" for i in range(3) for j in range(2)]
     assert together.first_sound(np.arange(6))[0] == names[0] and len(together.sound) == 6
 
@@ -157,9 +159,9 @@ def test_streams_are_what_they_are_called():
 
 def test_a_dry_run_leaves_no_trace(tmp_path, capsys):
     assert tiny_training.main([str(tmp_path), "--seeds=2", "--dry-run"]) is None
-    told = capsys.readouterr().out
-    assert "parameters per agent: 40" in told and "projected training" in told
-    assert "compiling one update" in told
+    output = capsys.readouterr().out
+    assert "parameters per agent: 40" in output and "projected training" in output
+    assert "compiling one update" in output
     assert not os.listdir(tmp_path)
 
 
@@ -170,8 +172,8 @@ def test_what_does_not_fit_in_memory_is_refused(tmp_path, capsys, monkeypatch):
     words = "the start of the training needs 0.00 GiB of the 0.00 GiB free"
     assert stop.value.code == 1 and f"error: {words}" in capsys.readouterr().err
     tiny_training.main([str(tmp_path), "--dry-run"])  # says so, and is no failure
-    told = capsys.readouterr().out
-    assert f"not taken: {words}" in told and "projected training" not in told
+    output = capsys.readouterr().out
+    assert f"not taken: {words}" in output and "projected training" not in output
 
 
 def test_a_function_that_does_not_fit_is_refused_before_its_call(monkeypatch):

@@ -26,16 +26,16 @@ def count_up(state):
 
 
 def test_loop_logs_saves_and_reports(tmp_path):
-    stream, seen = io.StringIO(), []
+    stream, shown_lines = io.StringIO(), []
     with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
         state, history = run_chunks(
             count_up, jnp.float32(0), num_chunks=5, run=run, checkpoint_every=2,
-            on_metrics=lambda step, metrics: seen.append((step, float(metrics["value"]))),
+            on_metrics=lambda step, metrics: shown_lines.append((step, float(metrics["value"]))),
             progress=Progress(5, key_metric="value", stream=stream), observations_per_chunk=100,
         )  # fmt: skip
         assert Checkpointer(run.checkpoints).steps() == [4, 5]
     assert float(state) == 5
-    assert seen == [(i + 1, float(i)) for i in range(5)]
+    assert shown_lines == [(i + 1, float(i)) for i in range(5)]
     assert history == read_metrics(run.metrics_file)
     assert [record["observations"] for record in history] == [100, 200, 300, 400, 500]
     assert history[2]["per_seed"] == [0.0, 2.0]
@@ -46,8 +46,8 @@ def test_loop_logs_saves_and_reports(tmp_path):
     assert lines[-1].startswith("5/5 (100%)  value 4") and lines[-1].endswith("0 s left")
 
     with open_run("e", RunConfig(runs_dir=tmp_path, resume=True)) as run:  # nothing left to do
-        again, same = run_chunks(count_up, jnp.float32(0), num_chunks=5, run=run)
-    assert float(again) == 5 and same == history
+        repeated, same = run_chunks(count_up, jnp.float32(0), num_chunks=5, run=run)
+    assert float(repeated) == 5 and same == history
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_a_log_that_does_not_fit_the_checkpoint_is_refused_in_a_sentence(
         open_run("e", RunConfig(runs_dir=tmp_path, resume=True)) as run,
     ):
         run_chunks(count_up, jnp.float32(0), num_chunks=5, run=run)
-    said = capsys.readouterr().err
-    assert words in said and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert words in output and output.count("\n") == 1
 
 
 def test_a_signal_during_the_exchange_of_signals_is_heard(tmp_path, monkeypatch):
@@ -123,12 +123,12 @@ def test_no_checkpoint_is_ahead_of_the_log(tmp_path, monkeypatch):
     fsync = os.fsync
     with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
 
-        def saved(step, _):
+        def save_step(step, _):
             steps_before.append((step, Checkpointer(run.checkpoints).steps()))
             monkeypatch.setattr("gpicljax.runs.metrics.os.fsync", fsync)
 
         steps_before = []
-        run_chunks(update, jnp.float32(0), num_chunks=4, run=run, on_metrics=saved)
+        run_chunks(update, jnp.float32(0), num_chunks=4, run=run, on_metrics=save_step)
         assert steps_before == [(1, []), (2, [1]), (3, [1]), (4, [1])]
         assert Checkpointer(run.checkpoints).steps() == [1, 4]
         assert [record["step"] for record in read_metrics(run.metrics_file)] == [1, 2, 3, 4]
@@ -161,11 +161,11 @@ def test_a_signal_during_the_last_steps_of_a_chunk_still_saves_it(tmp_path, monk
 
 def test_a_signal_in_the_middle_of_a_chunk_is_heard_and_nothing_is_lost(tmp_path, monkeypatch):
     """The bits do not depend on how chunks are cut: here into single updates, there into whole."""
-    asked = []
+    steps_asked = []
 
     def advance(state, count):
-        asked.append(int(count))
-        if len(asked) == 12 and stop:
+        steps_asked.append(int(count))
+        if len(steps_asked) == 12 and stop:
             os.kill(os.getpid(), signal.SIGTERM)
         for _ in range(int(count)):
             state = {"x": state["x"] * jnp.float32(1.1) + 1, "sum": state["sum"] + state["x"]}
@@ -180,7 +180,7 @@ def test_a_signal_in_the_middle_of_a_chunk_is_heard_and_nothing_is_lost(tmp_path
     for name, stretch in (("whole", 100.0), ("single", 0.0)):
         monkeypatch.setattr("gpicljax.runtime.loop.STRETCH", stretch)
         stop = name == "single"
-        asked.clear()
+        steps_asked.clear()
         config = RunConfig(runs_dir=tmp_path, name=name)
         with open_run("e", config) as run:
             if stop:
@@ -190,11 +190,11 @@ def test_a_signal_in_the_middle_of_a_chunk_is_heard_and_nothing_is_lost(tmp_path
                 assert len(read_metrics(run.metrics_file)) == 2
             else:
                 state, log = run_chunks(finish, start, run=run, **plan)
-                assert asked == [1, 4, 5, 5, 5]
+                assert steps_asked == [1, 4, 5, 5, 5]
         if stop:
             with open_run("e", dataclasses.replace(config, resume=True)) as run:
                 state, log = run_chunks(finish, start, run=run, **plan)
-            assert asked == [1] * 20
+            assert steps_asked == [1] * 20
         finals.append(state)
         logs.append([record["mean"] for record in log])
     assert finals[0] == finals[1] and logs[0] == logs[1] and len(logs[0]) == 4

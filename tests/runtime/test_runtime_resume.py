@@ -16,7 +16,7 @@ from gpicljax.runs import read_metrics
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, child_environment):
+def undisturbed_run(tmp_path_factory, child_environment):
     folder = tmp_path_factory.mktemp("undisturbed")
     script = Path(__file__).parent / "tiny_training.py"
     command = [sys.executable, str(script), str(folder)]
@@ -28,18 +28,18 @@ PLACES = ["before-manifest:1", "before-manifest:3", "torn-line:5"]
 
 
 @pytest.mark.parametrize("die", daily(["before-manifest:3"], PLACES))
-def test_kill_at_a_given_place_then_resume(tmp_path, train, undisturbed, die):
+def test_kill_at_a_given_place_then_resume(tmp_path, train, undisturbed_run, die):
     assert train(tmp_path, "--die", die)[0] == -signal.SIGKILL
     code, output = train(tmp_path, "--resume")
     assert code == 0, output
     if die == "before-manifest:3":
         assert "removed the unfinished checkpoint" in output
         assert "resuming after chunk 6 of 12" in output
-    assert_same(result(tmp_path), undisturbed)
+    assert_same(result(tmp_path), undisturbed_run)
 
 
 @pytest.mark.slow
-def test_kill_9_from_outside_again_and_again(tmp_path, start, train, undisturbed):
+def test_kill_9_from_outside_again_and_again(tmp_path, start, train, undisturbed_run):
     log = tmp_path / "tiny" / "quick" / "metrics.jsonl"
     generator = np.random.default_rng(0)
     flags = []
@@ -52,14 +52,14 @@ def test_kill_9_from_outside_again_and_again(tmp_path, start, train, undisturbed
         flags = ["--resume"]
     code, output = train(tmp_path, "--resume")
     assert code == 0, output
-    assert_same(result(tmp_path), undisturbed)
+    assert_same(result(tmp_path), undisturbed_run)
 
 
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
 )
-def test_a_signal_saves_and_stops_cleanly(tmp_path, start, train, undisturbed, number, code):
+def test_a_signal_saves_and_stops_cleanly(tmp_path, start, train, undisturbed_run, number, code):
     process = start(tmp_path, "--pause", 0.2)
     wait_for_lines(tmp_path / "tiny" / "quick" / "metrics.jsonl", 2, process)
     process.send_signal(number)
@@ -71,11 +71,11 @@ def test_a_signal_saves_and_stops_cleanly(tmp_path, start, train, undisturbed, n
     if number == signal.SIGTERM:
         code, output = train(tmp_path, "--resume")
         assert code == 0 and f"resuming after chunk {lines} of 12" in output
-        assert_same(result(tmp_path), undisturbed)
+        assert_same(result(tmp_path), undisturbed_run)
 
 
 @pytest.mark.slow
-def test_truncated_checkpoint_falls_back_when_resuming(tmp_path, train, undisturbed):
+def test_truncated_checkpoint_falls_back_when_resuming(tmp_path, train, undisturbed_run):
     assert train(tmp_path, "--die", "after-save:3")[0] == -signal.SIGKILL
     newest = tmp_path / "tiny" / "quick" / "checkpoints" / "45"
     data = [file for file in newest.rglob("d/*") if file.is_file()]
@@ -85,7 +85,7 @@ def test_truncated_checkpoint_falls_back_when_resuming(tmp_path, train, undistur
     assert code == 0, output
     assert f"damaged checkpoint {newest}: {victim} has" in output
     assert "going back to step 30" in output and "resuming after chunk 6 of 12" in output
-    assert_same(result(tmp_path), undisturbed)
+    assert_same(result(tmp_path), undisturbed_run)
 
 
 def test_a_second_process_and_other_flags_are_refused(tmp_path, start, train):

@@ -61,10 +61,14 @@ def test_collectives_of_a_stored_program_for_a_gpu():
 def test_collectives_and_branches_of_a_stored_program_for_a_tpu():
     block = read_hlo((STORED / "scan.tpu.hlo").read_text())
     assert block.conditions == 1
-    inside = [each for each in block.collectives if each.loops]
+    inside = [collective for collective in block.collectives if collective.loops]
     assert inside == [Collective("all-reduce", 4, (None,))]  # a TPU's HLO has no rounds
     # XLA gathers by a sum of [4 * 17], with zeros for the parts of the other devices.
-    outside = sorted(each.bytes for each in block.collectives if not each.loops)
+    outside = sorted(
+        found_collective.bytes
+        for found_collective in block.collectives
+        if not found_collective.loops
+    )
     assert outside == [4 * 17, 4 * (128 * 128 + 4 * 17)]
 
 
@@ -93,7 +97,7 @@ def test_targets_that_do_not_exist_are_refused(name):
 
 @pytest.mark.parametrize(("name", "extra"), [("h100", "gpu-aot"), ("v5e", "tpu-aot")])
 def test_a_missing_compiler_is_named_with_what_to_install(name, extra, monkeypatch):
-    monkeypatch.setattr(targets, "_installed", lambda module: False)
+    monkeypatch.setattr(targets, "_is_installed", lambda module: False)
     targets._target.cache_clear()
     with pytest.raises(ModuleNotFoundError, match=rf'pip install "gpicljax\[{extra}\]"'):
         target(name)
@@ -125,9 +129,9 @@ def halves(x):
 
 def test_a_program_for_a_gpu():
     needs("h100")
-    known = report(compile_for("h100", steps, np.zeros((64, 64), np.float32)))
-    assert known.data_loops == 0 and 5 <= known.kernels <= 20
-    assert known.argument_bytes == 4 * 64 * 64
+    estimate = report(compile_for("h100", steps, np.zeros((64, 64), np.float32)))
+    assert estimate.data_loops == 0 and 5 <= estimate.kernels <= 20
+    assert estimate.argument_bytes == 4 * 64 * 64
     depends = report(compile_for("h100", halves, jax.ShapeDtypeStruct((64,), jnp.float32)))
     assert depends.data_loops == 1 and depends.collectives == ()
 
@@ -142,9 +146,9 @@ def test_a_program_for_a_slice():
 
     spread = jax.jit(jax.shard_map(total, mesh=mesh, in_specs=split, out_specs=whole))
     x = jax.ShapeDtypeStruct((1024, 256), jnp.float32, sharding=NamedSharding(mesh, split))
-    made = report(compile_for(on, spread, x))
-    assert made.argument_bytes == 4 * 64 * 256  # a sixteenth
-    assert made.collectives == (Collective("all-reduce", 4 * 256),)
+    estimate = report(compile_for(on, spread, x))
+    assert estimate.argument_bytes == 4 * 64 * 256  # a sixteenth
+    assert estimate.collectives == (Collective("all-reduce", 4 * 256),)
 
 
 @pytest.mark.parametrize(("seeds", "chips"), [(1, 2), (6, 6), (8, 8), (16, 8)])
@@ -169,7 +173,7 @@ def test_a_program_that_a_chip_cannot_hold_is_refused():
 
 
 @pytest.fixture
-def here(monkeypatch):
+def target_mesh(monkeypatch):
     """This machine as if it were another: the same path without a compiler of another platform."""
     devices = tuple(jax.devices())
     on = Target("here", "cpu", devices, 2**34, 2**33)
@@ -178,42 +182,47 @@ def here(monkeypatch):
     return on
 
 
-def test_a_dry_run_for_a_target_says_what_an_update_needs(here, tmp_path, capsys):
+def test_a_dry_run_for_a_target_says_what_an_update_needs(target_mesh, tmp_path, capsys):
     flags = ["--dry-run", "--target", "here", "there", "--cells", "1.0", "2.0"]
     assert tiny_training.main([str(tmp_path), *flags]) is None
-    told = capsys.readouterr().out
-    assert "parameters per agent: 40" in told
-    assert told.count("one update of all seeds on here") == 2
-    assert f"chips: {devices_for(4)} of {len(here.devices)}" in told
+    output = capsys.readouterr().out
+    assert "parameters per agent: 40" in output
+    assert output.count("one update of all seeds on here") == 2
+    assert f"chips: {devices_for(4)} of {len(target_mesh.devices)}" in output
     assert (
-        "memory per chip: fits: " in told and "of the 8.00 GiB that JAX takes of 16.0 GiB" in told
+        "memory per chip: fits: " in output
+        and "of the 8.00 GiB that JAX takes of 16.0 GiB" in output
     )
     assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_what_is_compiled_is_what_the_driver_runs(here, together):
+def test_what_is_compiled_is_what_the_driver_runs(target_mesh, together):
     config = tiny_training.Config(seeds=2, cells=(1.0, 2.0), together=together)
     program = tiny_training.build(config)
     replicas = experiment._replicas(config, program)
-    given = replicas, experiment._keys(config, program, "train"), experiment._cells(config, program)
-    training = start_training(program, *given, 1)
-    plan = plan_training(program, *given, 1, jax.devices())
+    arguments = (
+        replicas,
+        experiment._keys(config, program, "train"),
+        experiment._cells(config, program),
+    )
+    training = start_training(program, *arguments, 1)
+    plan = plan_training(program, *arguments, 1, jax.devices())
     like, running = plan.running_like(), training.running
     assert jax.tree.structure(like) == jax.tree.structure(running)
     for a, b in zip(jax.tree.leaves(like), jax.tree.leaves(running), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         # There are several ways to write one down.
         assert a.sharding.is_equivalent_to(b.sharding, b.ndim)
-    made = compile_update(plan, here)
+    compiled = compile_update(plan, target_mesh)
     held = sum(
         x.addressable_shards[0].data.nbytes
         for x in jax.tree.leaves(training.running)
         if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
     )
     # Beside keys, of eight bytes each, and the number of updates.
-    assert held < made.needs.argument_bytes <= held + 8 * replicas.count + 4
-    assert made.update.collectives == ()
+    assert held < compiled.needs.argument_bytes <= held + 8 * replicas.count + 4
+    assert compiled.update.collectives == ()
 
 
 def test_memory_is_said_to_fit_or_not():
@@ -228,7 +237,7 @@ def test_memory_is_said_to_fit_or_not():
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (TooLargeError("a chip cannot hold it"), "memory per chip: DOES NOT FIT: a chip cannot"),
         (
@@ -238,15 +247,15 @@ def test_memory_is_said_to_fit_or_not():
     ],
 )
 def test_what_cannot_be_compiled_is_said_and_the_next_target_tried(
-    error, said, here, monkeypatch, tmp_path, capsys
+    error, message, target_mesh, monkeypatch, tmp_path, capsys
 ):
     def refuse(*_):
         raise error
 
     monkeypatch.setattr(compile_update_module, "compile_for", refuse)
     tiny_training.main([str(tmp_path), "--dry-run", "--target", "here", "there"])
-    told = capsys.readouterr().out
-    assert told.count(said) == 2 and "and more" not in told
+    output = capsys.readouterr().out
+    assert output.count(message) == 2 and "and more" not in output
 
 
 @pytest.mark.parametrize(
@@ -264,7 +273,7 @@ def test_targets_that_are_refused_are_said_in_a_line(flags, said, tmp_path, caps
 
 
 def test_a_missing_compiler_ends_the_dry_run_in_a_line(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(targets, "_installed", lambda module: False)
+    monkeypatch.setattr(targets, "_is_installed", lambda module: False)
     targets._target.cache_clear()
     with pytest.raises(SystemExit) as stop:
         tiny_training.main([str(tmp_path), "--dry-run", "--target", "v5e"])
@@ -281,5 +290,5 @@ def test_a_study_that_trains_nothing_refuses_targets():
 def test_seeds_on_a_slice_need_no_collectives(tmp_path, capsys):
     needs("v5e:4x4")
     tiny_training.main([str(tmp_path), "--seeds=32", "--dry-run", "--target", "v5e:4x4"])
-    told = capsys.readouterr().out
-    assert "chips: 16 of 16" in told and "collectives: none" in told
+    output = capsys.readouterr().out
+    assert "chips: 16 of 16" in output and "collectives: none" in output

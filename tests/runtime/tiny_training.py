@@ -100,7 +100,7 @@ def build(config):
         )
         return state, {"loss": loss}
 
-    def measured(key, params, scale, factor):
+    def measure(key, params, scale, factor):
         return {"error": factor * error(params, key, scale)[None]}
 
     return Program(
@@ -111,8 +111,8 @@ def build(config):
         cells={f"cell {i}": jnp.float32(x) for i, x in enumerate(config.cells)}
         if len(config.cells) > 1
         else {"": jnp.float32(config.cells[0])},
-        measures={"once": Measure(measured, (1.0,)), "twice": Measure(measured, (2.0,), repeats=2)},
-        probe=Probe(Measure(measured, (1.0,)), lambda found: {"probe": found["error"][:, 0]}),
+        measures={"once": Measure(measure, (1.0,)), "twice": Measure(measure, (2.0,), repeats=2)},
+        probe=Probe(Measure(measure, (1.0,)), lambda found: {"probe": found["error"][:, 0]}),
         key_metric="loss",
         sharding=Sharding(
             2,
@@ -191,38 +191,38 @@ def main(argv=None):
     parser.add_argument("--chunks", type=int, default=CHUNKS)
     parser.add_argument("--every", type=int, default=3)
     parser.add_argument("--disk", default="full:0:0")
-    own, rest = parser.parse_known_args(argv)
+    options, rest = parser.parse_known_args(argv)
     preset = Config(
         seeds=2,
         observations=5 * EACH * CHUNKS,
         log_lines=CHUNKS,
-        checkpoint_every=own.every,
+        checkpoint_every=options.every,
     )
-    if own.die:
-        place, _, at = own.die.partition(":")
+    if options.die:
+        place, _, at = options.die.partition(":")
         arm(place, int(at))
-    kind, first, last = own.disk.split(":")
+    kind, first, last = options.disk.split(":")
     begun, faults = 0, contextlib.ExitStack()
 
     def run_paced(update_chunk, *args, **kwargs):
-        def paced(state):
+        def wait(state):
             nonlocal begun
             begun += 1
             if begun == int(first):
                 faults.enter_context(faulty_disk(kind))
             if begun == int(last) + 1:
                 faults.close()
-            time.sleep(own.pause)
+            time.sleep(options.pause)
             return update_chunk(state)
 
-        state, history = run_chunks(paced, *args, **kwargs | {"num_chunks": own.chunks})
+        state, history = run_chunks(wait, *args, **kwargs | {"num_chunks": options.chunks})
         leaves = [kwargs["replicas"].fetch(leaf) for leaf in jax.tree.leaves(state)]
         on_main(lambda: np.savez(kwargs["run"].path / "final.npz", *leaves))
         return state, history
 
     with mock.patch.object(experiment, "run_chunks", run_paced):
         return run_experiment(
-            "tiny", {"quick": preset}, build, report, [*rest, "--runs-dir", own.runs_dir]
+            "tiny", {"quick": preset}, build, report, [*rest, "--runs-dir", options.runs_dir]
         )
 
 

@@ -45,7 +45,7 @@ def fail_in(process, error):
     return function
 
 
-def agreement():
+def check_agreement():
     assert is_main() == (ME == 0)
     assert exchange(ME) == [0, 1]
     long = "x" * 5000
@@ -82,8 +82,8 @@ def refusals():
     ):
         with pytest.raises(error, match=words):
             open_run("e", config)
-    again = dataclasses.replace(CONFIG, resume=True, distributed=False)
-    with open_run("e", again) as run:  # a run may go on with another number of processes
+    resuming = dataclasses.replace(CONFIG, resume=True, distributed=False)
+    with open_run("e", resuming) as run:  # a run may go on with another number of processes
         assert run.resumed
 
 
@@ -119,9 +119,9 @@ def devices():
 
 
 def make_state(mesh, seed):
-    lanes = jax.random.split(jax.random.key(seed), 4)
+    instance_keys = jax.random.split(jax.random.key(seed), 4)
     spread = {
-        "keys": lanes,
+        "keys": instance_keys,
         "other keys": jax.random.split(jax.random.key(seed, impl="rbg"), 4),
         "x": jax.random.normal(jax.random.key(seed), (4, 3)),
         "none": jnp.zeros((4, 0)),
@@ -143,22 +143,22 @@ def assert_equal(state, expected):
 
 
 def checkpoints():
-    mesh, said = make_mesh(), []
-    saver = Checkpointer(folder / "checkpoints", report=said.append, patience=Patience(3, 0.0))
+    mesh, messages = make_mesh(), []
+    saver = Checkpointer(folder / "checkpoints", report=messages.append, patience=Patience(3, 0.0))
     for step in (1, 2):
         assert saver.save(step, make_state(mesh, step))
-    for where in (mesh, make_mesh(2)):
-        step, state = saver.restore_latest(make_state(where, 9))
+    for some_mesh in (mesh, make_mesh(2)):
+        step, state = saver.restore_latest(make_state(some_mesh, 9))
         assert step == 2
         assert_equal(state, make_state(mesh, 2))
-        assert state["keys"].sharding.mesh == where and is_key(state["keys"])
+        assert state["keys"].sharding.mesh == some_mesh and is_key(state["keys"])
     abstract = make_state(mesh, 9)
     x = abstract["x"]
     abstract["x"] = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
     assert_equal(saver.restore_latest(abstract)[1], make_state(mesh, 2))
     with pytest.raises(CheckpointMismatchError, match="number"):
         saver.restore_latest(make_state(mesh, 9) | {"number": 1.5})
-    assert said == []
+    assert messages == []
 
     def damage():
         part = next((saver.directory / "2").rglob("ocdbt.process_1/d/*"))
@@ -168,7 +168,7 @@ def checkpoints():
     step, state = saver.restore_latest(make_state(mesh, 9))
     assert step == 1  # in both processes
     assert_equal(state, make_state(mesh, 1))
-    assert len(said) == (2 if is_main() else 0)
+    assert len(messages) == (2 if is_main() else 0)
 
     # One process that cannot write its part fails for all, and none waits for another.
     write = saver._handler.save
@@ -184,7 +184,7 @@ def checkpoints():
     saver._handler.save = write
     assert saver.save(3, make_state(mesh, 3)) and saver.steps() == [1, 3]
     if is_main():
-        assert "No space left" in said[-1]
+        assert "No space left" in messages[-1]
     saver.close()
 
 
@@ -202,6 +202,6 @@ def log():
         log.append(5, {})
 
 
-for part in (agreement, refusals, devices, checkpoints, log):
+for part in (check_agreement, refusals, devices, checkpoints, log):
     part()
 print("all well")

@@ -117,7 +117,7 @@ def test_padded_mixtures_and_their_oracle(key):
     def run(key):
         state = start_rollout(key, vec, agent)
         keep = lambda r: (keep_trial_step(r), r.timestep.observation["action_mask"])  # noqa: E731
-        return state.vstate.task.which, play(vec, agent, (), state, max_steps=20, keep=keep)
+        return state.vstate.task.index, play(vec, agent, (), state, max_steps=20, keep=keep)
 
     which, played = jax.device_get(run(key))
     steps, mask = jax.tree.map(lambda x: x[:, 0], played.records)

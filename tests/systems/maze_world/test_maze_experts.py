@@ -75,23 +75,23 @@ def play(env, make_agent, batch, length, probability, params=(), keep=lambda *st
 
     def body(carry, key):
         state, memory, start, alive = carry
-        told = jax.vmap(env.privileged)(state, tasks)
-        no = jnp.zeros(batch, bool)
-        timestep = TimeStep(None, jnp.zeros(batch), no, no, start, start, {}, told)
+        privileged = jax.vmap(env.privileged)(state, tasks)
+        falses = jnp.zeros(batch, bool)
+        timestep = TimeStep(None, jnp.zeros(batch), falses, falses, start, start, {}, privileged)
         agent_key, key = jax.random.split(key)
         keys = jax.random.split(agent_key, batch)
         action, aux, memory = agent.act(keys, None, memory, timestep)
         moved = jax.vmap(env.transition)(jax.random.split(key, batch), state, action, tasks)
         moved = moved._replace(reward=jnp.where(alive, moved.reward, 0))
-        carry = moved.state, memory, no, alive & ~moved.terminated
-        return carry, keep(told, action, aux, moved)
+        carry = moved.state, memory, falses, alive & ~moved.terminated
+        return carry, keep(privileged, action, aux, moved)
 
     def run(key, probability):
         nonlocal agent
         agent = make_agent(probability)
         state = jax.vmap(env.initial)(jax.random.split(key, batch), tasks)
-        yes = jnp.ones(batch, bool)
-        carry = state, agent.initial_carry(batch), yes, yes
+        trues = jnp.ones(batch, bool)
+        carry = state, agent.initial_carry(batch), trues, trues
         return jax.lax.scan(body, carry, jax.random.split(key, length))[1]
 
     agent = None
@@ -113,35 +113,35 @@ def random_agent(env):
 # Choices -----------------------------------------------------------------------------------------
 
 
-def written_rule(seen, known, visited=None):
+def written_rule(facts, known_cells, visited=None):
     """The reference's next cell, from its rules as they are written down."""
-    here = tuple(seen["cell"])
-    entry = np.where(known, np.where(seen["walls"], np.inf, 1.0), 10.0)
-    landmarks = [tuple(cell) for cell in seen["landmarks"]]
+    own_cell = tuple(facts["cell"])
+    entry = np.where(known_cells, np.where(facts["walls"], np.inf, 1.0), 10.0)
+    landmarks = [tuple(cell) for cell in facts["landmarks"]]
     if visited is not None:
         for k, cell in enumerate(landmarks):
-            if known[cell] and seen["active"][k] and seen["landmark_rewards"][k] < 0:
-                entry[cell] += seen["landmark_rewards"][k] / seen["step_reward"]
-    costs = search(entry, [here])
+            if known_cells[cell] and facts["active"][k] and facts["landmark_rewards"][k] < 0:
+                entry[cell] += facts["landmark_rewards"][k] / facts["step_reward"]
+    costs = search(entry, [own_cell])
     costs[np.isinf(costs)] = 1e6
-    explore = np.where(known, np.inf, costs)
+    explore = np.where(known_cells, np.inf, costs)
     if visited is None:
-        target = landmarks[seen["command"]]
-        target = target if known[target] else None
+        target = landmarks[facts["command"]]
+        target = target if known_cells[target] else None
     else:
         totals = []
         for k, cell in enumerate(landmarks):
-            reward = seen["landmark_rewards"][k]
-            worth = seen["countdown"][k] + reward / seen["step_reward"]
-            worth = worth if visited[k] else 0.5 / seen["step_reward"]
-            counts = known[cell] and (reward > 0 or not visited[k])
+            reward = facts["landmark_rewards"][k]
+            worth = facts["countdown"][k] + reward / facts["step_reward"]
+            worth = worth if visited[k] else 0.5 / facts["step_reward"]
+            counts = known_cells[cell] and (reward > 0 or not visited[k])
             totals.append(costs[cell] + worth if counts else np.inf)
         target = landmarks[int(np.argmin(totals))] if min(totals) < -0.01 else None
         survey = sum(
-            np.roll(np.pad(known, 2), (-dx, -dy), (0, 1))[2:-2, 2:-2].astype(int)
+            np.roll(np.pad(known_cells, 2), (-dx, -dy), (0, 1))[2:-2, 2:-2].astype(int)
             for dx, dy in experts._AROUND
         )
-        explore = np.where(known, costs + 10_000 - 3 * survey, costs)
+        explore = np.where(known_cells, costs + 10_000 - 3 * survey, costs)
     if target is None:
         target = np.unravel_index(explore.argmin(), explore.shape)
     path = path_back(costs, target)
@@ -153,33 +153,33 @@ def written_rule(seen, known, visited=None):
 def test_the_reference_rule_as_it_is_written(mode):
     env, batch, length = MazeWorld(size=11, mode=mode), 8, 96
     params = () if mode == "navigation" else (("mean_landmark_reward", 0.35),)
-    seen, action, aux, moved = play(
+    privileged, action, aux, moved = play(
         env, expert(env, "reference"), batch, length, np.resize((1.0, 0.3), batch), params
     )
     after = np.floor(moved.state.position / 2).astype(int)
     heading = np.round(moved.state.heading / (np.pi / 2)) % 4
-    before = np.round(seen["heading"] / (np.pi / 2)) % 4
+    before = np.round(privileged["heading"] / (np.pi / 2)) % 4
     counts = np.zeros(3, int)
     for b in range(batch):
         visited = np.zeros(env.max_landmarks, bool)
         for t in range(length):
-            now = {name: x[t, b] for name, x in seen.items()}
-            visited |= (now["landmarks"] == now["cell"]).all(-1)
+            facts = {name: x[t, b] for name, x in privileged.items()}
+            visited |= (facts["landmarks"] == facts["cell"]).all(-1)
             survival = visited if mode == "survival" else None
-            following, path = written_rule(now, aux["known"][t, b], survival)
+            following, path = written_rule(facts, aux["known"][t, b], survival)
             np.testing.assert_array_equal(aux["target"][t, b], path[-1])
-            step = following - now["cell"]
-            wanted = np.round(np.arctan2(step[1], step[0]) / (np.pi / 2)) % 4
-            kind = 0 if not step.any() else 1 if wanted == before[t, b] else 2
+            step = following - facts["cell"]
+            wanted_heading = np.round(np.arctan2(step[1], step[0]) / (np.pi / 2)) % 4
+            kind = 0 if not step.any() else 1 if wanted_heading == before[t, b] else 2
             counts[kind] += 1
             if kind == 0:
                 assert action[t, b] == 0
             elif kind == 1:
                 assert action[t, b] == 4
-                blocked = now["walls"][tuple(following)]
-                np.testing.assert_array_equal(after[t, b], now["cell"] if blocked else following)
+                blocked = facts["walls"][tuple(following)]
+                np.testing.assert_array_equal(after[t, b], facts["cell"] if blocked else following)
             else:
-                turn = (wanted - before[t, b]) % 4
+                turn = (wanted_heading - before[t, b]) % 4
                 assert action[t, b] == (1 if turn == 3 else 2)  # round about: to the right
                 assert (heading[t, b] - before[t, b]) % 4 == (3 if turn == 3 else 1)
     assert counts[1] > 0.4 * batch * length and counts[2] > 0.1 * batch * length
@@ -198,14 +198,14 @@ def test_what_is_remembered():
         keys = jax.random.split(jax.random.key(t), batch)
         memory = step(keys, memory, jnp.asarray(shown[t]), probability)
         chances += shown[t - 3] if t >= 3 else 0  # what was in view three steps ago drops out
-        now = np.asarray(memory.recent)
-        np.testing.assert_array_equal(now, shown[max(t - 2, 0) : t + 1][::-1]) if t > 1 else None
+        recent = np.asarray(memory.recent)
+        np.testing.assert_array_equal(recent, shown[max(t - 2, 0) : t + 1][::-1]) if t > 1 else None
     kept = np.asarray(memory.kept)
     assert not kept[0].any() and (kept[2] == (chances[2] > 0)).all()
     for times in range(9):  # every time is a new chance
-        of = chances[1] == times
-        expected, error = 1 - 0.7**times, np.sqrt(0.25 / of.sum())
-        assert abs(kept[1][of].mean() - expected) < 4 * error or times == 0
+        cells = chances[1] == times
+        expected, error = 1 - 0.7**times, np.sqrt(0.25 / cells.sum())
+        assert abs(kept[1][cells].mean() - expected) < 4 * error or times == 0
     assert not kept[1][chances[1] == 0].any()
 
 
@@ -215,21 +215,21 @@ def test_memory_is_cleared_with_each_episode_and_each_trial():
     state = jax.vmap(env.initial)(jax.random.split(jax.random.key(0), batch), tasks)
     agent = experts.privileged_agent(env, 1.0)
     everything = jax.tree.map(jnp.ones_like, agent.initial_carry(batch))
-    no = jnp.zeros(batch, bool)
-    episode, trial = no.at[0].set(True), no.at[1].set(True)
+    falses = jnp.zeros(batch, bool)
+    episode, trial = falses.at[0].set(True), falses.at[1].set(True)
 
     def act(state):
-        seen = jax.vmap(env.privileged)(state, tasks)
-        timestep = TimeStep(None, jnp.zeros(batch), no, no, episode, trial, {}, seen)
+        privileged = jax.vmap(env.privileged)(state, tasks)
+        timestep = TimeStep(None, jnp.zeros(batch), falses, falses, episode, trial, {}, privileged)
         keys = jax.random.split(jax.random.key(1), batch)
         _, aux, carry = agent.act(keys, None, everything, timestep)
-        return seen["exposed"], aux["known"], carry
+        return privileged["exposed"], aux["known"], carry
 
-    exposed, known, memory = jax.jit(act)(state)
-    np.testing.assert_array_equal(known[:2], exposed[:2])
-    assert known[2:].all() and memory.kept[2:].all() and memory.visited[2:].all()
+    exposed, known_cells, memory = jax.jit(act)(state)
+    np.testing.assert_array_equal(known_cells[:2], exposed[:2])
+    assert known_cells[2:].all() and memory.kept[2:].all() and memory.visited[2:].all()
     assert not (memory.kept[:2].any() or memory.visited[:2].any())
-    assert 2 <= exposed[:2].sum() < known[:2].size / 3
+    assert 2 <= exposed[:2].sum() < known_cells[:2].size / 3
 
 
 # Scores ------------------------------------------------------------------------------------------
@@ -241,11 +241,11 @@ def scores(size, rule, probabilities, tasks, length=2048, seed=0):
     batch = tasks * len(probabilities)
     agent = random_agent(env) if rule == RANDOM else expert(env, rule)
 
-    def keep(told, action, aux, moved):
+    def keep(privileged, action, aux, moved):
         return jnp.maximum(moved.reward + 0.01, 0), action.astype(jnp.int8)
 
-    which = np.repeat([0.0 if p == RANDOM else p for p in probabilities], tasks)
-    gains, actions = play(env, agent, batch, length, which, keep=keep, seed=seed)
+    memory_probability = np.repeat([0.0 if p == RANDOM else p for p in probabilities], tasks)
+    gains, actions = play(env, agent, batch, length, memory_probability, keep=keep, seed=seed)
     gains, actions = (x.reshape(length, len(probabilities), tasks) for x in (gains, actions))
     shares = [100 * np.bincount(a.ravel(), minlength=5) / a.size for a in actions.swapaxes(0, 1)]
     return gains.cumsum(0), np.array(shares)
@@ -258,17 +258,17 @@ def assert_as_expected(size, gains, probabilities):
     are lower than the reference's for a reason that we do not know (see `experts`), the guess is
     held to no more than 5.
     """
-    for p, ours in zip(probabilities, gains.swapaxes(0, 1), strict=True):
+    for p, run_gains in zip(probabilities, gains.swapaxes(0, 1), strict=True):
         means, last_error = EXPECTED[size][p]
-        for t, theirs in zip(TIMES, means, strict=True):
-            now = ours[t - 1]
-            our_error, error = (now.std(ddof=1) / n**0.5 for n in (len(now), TASKS[size]))
-            known = t == TIMES[-1]
-            error = last_error if known else max(error, 0.005)
-            apart = (now.mean() - theirs) / np.hypot(our_error, error)
-            found = f"{now.mean():.2f}+-{our_error:.2f}, {theirs}+-{error:.2f}: {apart:.1f}"
-            print(f"n={size} p={p} t={t}: {found}")
-            assert abs(apart) < (3 if known else 5), (size, p, t, found)
+        for t, mean in zip(TIMES, means, strict=True):
+            totals = run_gains[t - 1]
+            our_error, error = (totals.std(ddof=1) / n**0.5 for n in (len(totals), TASKS[size]))
+            is_error_known = t == TIMES[-1]
+            error = last_error if is_error_known else max(error, 0.005)
+            apart = (totals.mean() - mean) / np.hypot(our_error, error)
+            text = f"{totals.mean():.2f}+-{our_error:.2f}, {mean}+-{error:.2f}: {apart:.1f}"
+            print(f"n={size} p={p} t={t}: {text}")
+            assert abs(apart) < (3 if is_error_known else 5), (size, p, t, text)
 
 
 def assert_no_live_lock(gains):
@@ -308,8 +308,8 @@ def test_scores_of_all_policies(size, tasks, policy):
 def test_the_default_rule_never_live_locks(size, tasks):
     gains, shares = scores(size, "default", (1.0,), tasks, seed=1)
     for t in TIMES:
-        now = gains[t - 1, 0]
-        print(f"n={size} t={t}: {now.mean():.2f} +- {now.std() / tasks**0.5:.2f}")
+        totals = gains[t - 1, 0]
+        print(f"n={size} t={t}: {totals.mean():.2f} +- {totals.std() / tasks**0.5:.2f}")
     print(shares)
     assert_no_live_lock(gains[:, 0])
 
@@ -342,12 +342,12 @@ SETTINGS = {
 def test_better_than_random(name, rule):
     static, params, length = SETTINGS[name]
     env, batch = MazeWorld(**static), 64
-    ours = rewards(env, expert(env, rule), batch, length, params)
+    gains = rewards(env, expert(env, rule), batch, length, params)
     blind = rewards(env, random_agent(env), batch, length, params)
-    print(name, rule, ours.mean(), ours.std() / 8, blind.mean(), blind.std() / 8)
+    print(name, rule, gains.mean(), gains.std() / 8, blind.mean(), blind.std() / 8)
     at_most, at_least = BLIND[name]
-    assert blind.mean() < at_most and ours.mean() > at_least
-    assert (ours > blind).mean() > 0.9
+    assert blind.mean() < at_most and gains.mean() > at_least
+    assert (gains > blind).mean() > 0.9
 
 
 # Bad input ---------------------------------------------------------------------------------------

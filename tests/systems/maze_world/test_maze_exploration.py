@@ -1,4 +1,4 @@
-"""What is counted as explored, against sets of cells."""
+"""Counts of explored cells, against sets of cells."""
 
 import jax
 import numpy as np

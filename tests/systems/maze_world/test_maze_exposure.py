@@ -1,4 +1,4 @@
-"""What an agent is shown of its maze, against a ray cast cell by cell."""
+"""Cells that an agent is shown of its maze, against a ray cast cell by cell."""
 
 import functools
 
@@ -14,23 +14,23 @@ SIZE, POSES = 21, 24
 
 def cast(walls, position, heading, ratio, columns, field_of_view):
     """The cells on each column's ray, one after the other."""
-    seen, half = np.zeros_like(walls), np.tan(np.radians(field_of_view) / 2)
+    exposed_cells, half = np.zeros_like(walls), np.tan(np.radians(field_of_view) / 2)
     for column in range(columns):
         slope = ((column + 0.5) / columns * 2 - 1) * half
         ray = np.array([np.cos(heading) - slope * np.sin(heading), 0])
         ray[1] = np.sin(heading) + slope * np.cos(heading)
         ray /= np.hypot(*ray)
         cell = np.floor(position).astype(int)
-        seen[tuple(cell)] = True
+        exposed_cells[tuple(cell)] = True
         distance = (cell + (ray > 0) - position) / ray
         while distance.min() < ratio:
             axis = distance.argmin()
             cell[axis] += np.sign(ray[axis])
             distance[axis] += abs(1 / ray[axis])
-            seen[tuple(cell)] = True
+            exposed_cells[tuple(cell)] = True
             if walls[tuple(cell)]:
                 break
-    return seen
+    return exposed_cells
 
 
 def poses(kind, seed=0):
@@ -46,10 +46,10 @@ def poses(kind, seed=0):
 @functools.cache
 def seeing(kind, columns, field_of_view):
     camera = {"columns": columns, "field_of_view": field_of_view, "poses": kind}
-    one = lambda walls, position, heading, ratio: exposure.seen_by_rays(  # noqa: E731
+    expose = lambda walls, position, heading, ratio: exposure.seen_by_rays(  # noqa: E731
         walls, position, heading, ratio, **camera
     )
-    return jax.jit(jax.vmap(one, (0, 0, 0, None)))
+    return jax.jit(jax.vmap(expose, (0, 0, 0, None)))
 
 
 @pytest.mark.parametrize(
@@ -63,24 +63,24 @@ def seeing(kind, columns, field_of_view):
 def test_exactly_the_cells_that_rays_cross(kind, columns, field_of_view, ratios):
     walls, positions, headings = poses(kind)
     for ratio in ratios:
-        ours = seeing(kind, columns, field_of_view)(walls, positions, headings, ratio)
+        exposed_cells = seeing(kind, columns, field_of_view)(walls, positions, headings, ratio)
         pose = zip(walls, positions, headings, strict=True)
-        theirs = [cast(*p, ratio, columns, field_of_view) for p in pose]
-        np.testing.assert_array_equal(ours, np.stack(theirs))
-        assert np.asarray(ours).sum() > 5 * POSES
+        expected = [cast(*p, ratio, columns, field_of_view) for p in pose]
+        np.testing.assert_array_equal(exposed_cells, np.stack(expected))
+        assert np.asarray(exposed_cells).sum() > 5 * POSES
 
 
 def test_both_ways_agree_on_quarter_turns():
     pose = poses("quarter", seed=1)
-    ours = [seeing(kind, 128, 108.0)(*pose, 6.0) for kind in ("quarter", "any")]
-    np.testing.assert_array_equal(*ours)
+    exposed_cells = [seeing(kind, 128, 108.0)(*pose, 6.0) for kind in ("quarter", "any")]
+    np.testing.assert_array_equal(*exposed_cells)
 
 
 def test_longer_range_shows_more():
     pose = poses("any", seed=2)
     shown = [np.asarray(seeing("any", 128, 108.0)(*pose, r)) for r in (1.5, 3.0, 6.0, 6.5, 30.0)]
-    for nearer, further in zip(shown, shown[1:], strict=False):
-        assert not (nearer & ~further).any()
+    for near_cells, far_cells in zip(shown, shown[1:], strict=False):
+        assert not (near_cells & ~far_cells).any()
     assert shown[-1].sum() > shown[2].sum() > 1.5 * shown[0].sum()
 
 

@@ -1,4 +1,4 @@
-"""What agents in mazes see, against a plain ray caster, geometry, and pictures seen before."""
+"""Views of agents in mazes, against a plain ray caster, geometry, and pictures seen before."""
 
 import functools
 import os
@@ -46,7 +46,7 @@ def program(camera):
     return jax.jit(jax.vmap(functools.partial(render, camera)))
 
 
-def stacked(trees):
+def stack(trees):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
@@ -58,7 +58,7 @@ def pictures(camera, views):
     filled = list(views) + [views[-1]] * (BATCH - len(views))
     tasks, positions, headings, visible, bars = zip(*filled, strict=True)
     positions, headings = np.array(positions, np.float32), np.array(headings, np.float32)
-    frames = program(camera)(stacked(tasks), positions, headings, jnp.stack(visible), stacked(bars))
+    frames = program(camera)(stack(tasks), positions, headings, jnp.stack(visible), stack(bars))
     return np.asarray(frames)[: len(views)]
 
 
@@ -134,9 +134,9 @@ def test_a_wall_spans_the_rows_that_its_distance_says():
 def test_fog_starts_at_half_the_range_and_ends_in_black():
     distances = [2.0, 3.9, 5.0, 6.0, 7.9, 8.1, 10.0]
     views = [ahead(corridor(view_range=8.0), distance) for distance in distances]
-    seen = pictures(SYMMETRIC, views)[:, 22, 30, 2]
+    blue_levels = pictures(SYMMETRIC, views)[:, 22, 30, 2]
     expected = [255 * (1 - np.clip(2 * d / 8 - 1, 0, 1)) for d in distances]
-    np.testing.assert_allclose(seen, np.floor(np.add(expected, 0.5)), atol=1)
+    np.testing.assert_allclose(blue_levels, np.floor(np.add(expected, 0.5)), atol=1)
     (frame,) = pictures(SYMMETRIC, [ahead(corridor(view_range=2.0), 11.0)])
     # Neither the ceiling beyond the range nor the floor further along than it.
     assert not frame[22 - 11 : 22 + 11, 30].any() and frame[-1].any() and frame[0].any()
@@ -179,17 +179,17 @@ def test_the_bar_at_the_papers_size():
     assert [int(first_person._column(jnp.float32(s), 128)) for s in (0.25, 0.75)] == [32, 96]
 
 
-def moved(task, position, heading, transform):
+def transform_view(task, position, heading, transform):
     """The same view in a maze whose arrays went through `transform`."""
     at = transform(np.asarray(task.landmark_at))
     marks = [np.argwhere(at == index)[0] for index in range(int(task.num_landmarks))]
-    there = from_arrays(
+    transformed_task = from_arrays(
         transform(np.asarray(task.walls)), transform(np.asarray(task.textures)), marks, 9
     )
-    return there, position, heading
+    return transformed_task, position, heading
 
 
-def scattered(count):
+def scattered_views(count):
     """Views of a maze of 18 m, which both the floor and the ceiling divide."""
     rng = np.random.default_rng(8)
     free = np.argwhere([[c == "." for c in row] for row in PLAN])
@@ -200,18 +200,18 @@ def scattered(count):
 
 
 def test_mirrored_and_turned_mazes():
-    whole = [(*view, FULL, make_bar()) for view in scattered(BATCH)]
+    whole = [(*view, FULL, make_bar()) for view in scattered_views(BATCH)]
     mirrored, turned = [], []
     for task, position, heading, *rest in whole:
-        mirror = moved(task, position * [1, -1] + [0, 18], -heading, lambda a: a[:, ::-1])
+        mirror = transform_view(task, position * [1, -1] + [0, 18], -heading, lambda a: a[:, ::-1])
         mirrored.append((*mirror, *rest))
         # A quarter turn takes +x to +y: (x, y) to (18 - y, x).
         spot = np.array([18 - position[1], position[0]])
-        turn = moved(task, spot, heading + np.pi / 2, lambda a: a.T[::-1])
+        turn = transform_view(task, spot, heading + np.pi / 2, lambda a: a.T[::-1])
         turned.append((*turn, *rest))
     frames = pictures(SYMMETRIC, whole).astype(int)
-    for others in (pictures(SYMMETRIC, mirrored)[:, :, ::-1], pictures(SYMMETRIC, turned)):
-        assert np.mean(np.abs(frames - others).max(-1) <= 1) > 0.995
+    for variant in (pictures(SYMMETRIC, mirrored)[:, :, ::-1], pictures(SYMMETRIC, turned)):
+        assert np.mean(np.abs(frames - variant).max(-1) <= 1) > 0.995
 
 
 def test_textures_are_upright_and_never_mirrored():
@@ -238,18 +238,18 @@ def test_textures_are_upright_and_never_mirrored():
 def test_each_picture_is_the_same_on_its_own_and_in_any_batch():
     views = random_views()
     frames = pictures(ODD, views)
-    alone = jax.jit(functools.partial(render, ODD))
+    render_one = jax.jit(functools.partial(render, ODD))
     for index in (0, 7, 31, 59):
-        np.testing.assert_array_equal(alone(*views[index]), frames[index])
+        np.testing.assert_array_equal(render_one(*views[index]), frames[index])
     shuffled = np.random.default_rng(0).permutation(BATCH)
-    again = pictures(ODD, [views[i] for i in shuffled])
-    np.testing.assert_array_equal(again, frames[shuffled])
+    shuffled_frames = pictures(ODD, [views[i] for i in shuffled])
+    np.testing.assert_array_equal(shuffled_frames, frames[shuffled])
 
 
 @pytest.mark.slow
 def test_nested_batches_shared_mazes_and_scans():
     small = Camera(10, 14)
-    tasks = stacked([make_task(PLAN, MARKS[:1], seed, most=1) for seed in range(3)])
+    tasks = stack([make_task(PLAN, MARKS[:1], seed, most=1) for seed in range(3)])
     rng = np.random.default_rng(1)
     cells = np.argwhere([[c == "." for c in row] for row in PLAN])
     spots = 2 * (
@@ -274,25 +274,25 @@ def test_nested_batches_shared_mazes_and_scans():
             headings.reshape(15),
         )
         _, scanned = jax.lax.scan(
-            lambda carry, now: (carry, jax.vmap(seen)(tasks, *now)),
+            lambda carry, pose: (carry, jax.vmap(seen)(tasks, *pose)),
             0,
             (spots.swapaxes(0, 1), headings.swapaxes(0, 1)),
         )
         return nested, crossed, flat.reshape(nested.shape), scanned.swapaxes(0, 1)
 
-    first, *others = jax.jit(everything)(tasks, spots, headings)
+    first, *other_orders = jax.jit(everything)(tasks, spots, headings)
     assert first.shape == (3, 5, 10, 14, 3) and first.any()
-    for other in others:
-        np.testing.assert_array_equal(other, first)
+    for frames in other_orders:
+        np.testing.assert_array_equal(frames, first)
 
 
 def scene(views):
-    """What the ray caster is given for views that share nothing."""
+    """The ray caster's arguments for views that share nothing."""
     tasks, positions, headings, visible, bars = zip(*views, strict=True)
-    mazes = jax.vmap(functools.partial(first_person._seen_of, ODD))(stacked(tasks))
+    mazes = jax.vmap(functools.partial(first_person._seen_of, ODD))(stack(tasks))
     shots = jax.vmap(functools.partial(first_person._shot, ODD))(
         jnp.asarray(np.array(positions)), jnp.asarray(headings, jnp.float32),
-        jnp.stack(visible), stacked(bars),
+        jnp.stack(visible), stack(bars),
     )  # fmt: skip
     return mazes, shots._replace(maze=jnp.arange(len(views), dtype=jnp.int32))
 
@@ -315,8 +315,8 @@ def test_any_number_of_frames():
 
     def seen(headings):
         spot = jnp.array([3.0, 3.2])
-        many = jax.vmap(lambda heading: render(small, task, spot, heading, FULL[:1], make_bar()))
-        return many(headings)
+        draw = jax.vmap(lambda heading: render(small, task, spot, heading, FULL[:1], make_bar()))
+        return draw(headings)
 
     assert seen(headings[:0]).shape == (0, 4, 5, 3)
     whole = jax.jit(seen)(headings)  # three tiles, overlapping
@@ -332,7 +332,7 @@ def test_the_same_under_double_precision():
     with jax.enable_x64(True):
         wide = jax.tree.map(
             lambda v: v.astype(jnp.float64) if jnp.issubdtype(v.dtype, jnp.floating) else v,
-            (stacked(tasks), jnp.asarray(np.array(positions)), stacked(bars)),
+            (stack(tasks), jnp.asarray(np.array(positions)), stack(bars)),
         )
         frames = jax.jit(jax.vmap(functools.partial(render, ODD)))(
             wide[0], wide[1], jnp.array(headings), jnp.stack(visible), wide[2]
@@ -357,7 +357,7 @@ def test_the_stages_stay_apart():
     """Merged, all is computed for every pixel anew and the speed falls to a fraction."""
     tasks, positions, headings, visible, bars = zip(*random_views(), strict=True)
     arguments = np.array(positions, np.float32), np.array(headings, np.float32)
-    lowered = program(ODD).lower(stacked(tasks), *arguments, jnp.stack(visible), stacked(bars))
+    lowered = program(ODD).lower(stack(tasks), *arguments, jnp.stack(visible), stack(bars))
     text = lowered.compile().as_text()
     # Rays, walls, records and pixels; the choice by beams; in three of its programs their words
     # and records.
@@ -373,12 +373,12 @@ def golden_views():
     wide = make_task(PLAN, MARKS, 5, cell_size=3.0, wall_height=5.0)
     command = make_bar(0.25, 0.75, (0, 255, 255))
     life = make_bar(0.1, 0.1 + 0.8 * 0.4, (255, 0, 0))
-    some = jnp.arange(8) != 1
+    visible = jnp.arange(8) != 1
     return [
         (plain, [3.0, 3.0], 0.0, FULL, command),
         (plain, [3.0, 3.0], np.pi / 2, FULL, command),
         (plain, [13.9, 2.6], 2.9, FULL, make_bar()),
-        (low, [7.2, 10.7], 4.4, some, life),
+        (low, [7.2, 10.7], 4.4, visible, life),
         (wide, [22.4, 7.0], 1.3, FULL, life),
     ]
 

@@ -33,12 +33,12 @@ def components(opened):
     """The number of connected parts of `bool[N, N]`, and the graph distances between cells."""
     number = np.arange(opened.size).reshape(opened.shape)
     pairs = []
-    for one, other in (
+    for near_side, far_side in (
         (np.s_[:-1], np.s_[1:]),
         (np.s_[:, :-1], np.s_[:, 1:]),
     ):
-        both = opened[one] & opened[other]
-        pairs.append(np.stack([number[one][both], number[other][both]]))
+        joined = opened[near_side] & opened[far_side]
+        pairs.append(np.stack([number[near_side][joined], number[far_side][joined]]))
     i, j = np.concatenate(pairs, axis=1)
     graph = sparse.csr_matrix((np.ones(len(i)), (i, j)), (opened.size, opened.size))
     labels = sparse.csgraph.connected_components(graph, directed=False)[1]
@@ -58,7 +58,7 @@ def law(size, target):
     inner = [c for c in place if min(c) > 0 and max(c) < size - 1]
     sites = [c for c in inner if c[0] % 2 and c[1] % 2]
 
-    def around(cell):
+    def neighbours(cell):
         x, y = cell
         return [(x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)]
 
@@ -67,22 +67,22 @@ def law(size, target):
         for cell in opened:
             if cell in label:
                 continue
-            found = [cell]
-            while found:
-                at = found.pop()
+            pending = [cell]
+            while pending:
+                at = pending.pop()
                 if at not in label:
                     label[at] = cell
-                    found += [c for c in around(at) if c in opened]
+                    pending += [c for c in neighbours(at) if c in opened]
         return label
 
-    now = {frozenset(sites): 1.0}
+    distribution = {frozenset(sites): 1.0}
     final = collections.Counter()
-    while now:
+    while distribution:
         following = collections.Counter()
-        for opened, probability in now.items():
+        for opened, probability in distribution.items():
             label = parts(opened)
             walls = [c for c in inner if c not in opened]
-            touched = {c: [label[a] for a in around(c) if a in label] for c in walls}
+            touched = {c: [label[a] for a in neighbours(c) if a in label] for c in walls}
             if len(set(label.values())) > 1:
                 eligible = [c for c in walls if len(set(touched[c])) > 1]
                 # The rule for mazes without loops says the same.
@@ -94,7 +94,7 @@ def law(size, target):
                 continue
             for cell in eligible:
                 following[opened | {cell}] += probability / len(eligible)
-        now = following
+        distribution = following
     return final
 
 
@@ -149,8 +149,8 @@ def test_open_cells_are_exactly_as_many_as_they_should_be(size):
     inner, tree = (size - 2) ** 2, 2 * ((size - 1) // 2) ** 2 - 1
     for density in (0.0, 0.12, 0.15, 0.28, 0.36, 0.4, 0.44, 0.6, 0.99):
         opened = mazes(24, size, density, cap=15)
-        wanted = max(tree, inner - int(np.floor(density * inner + 1e-6)))
-        assert (opened.sum((1, 2)) == wanted).all(), density
+        expected_count = max(tree, inner - int(np.floor(density * inner + 1e-6)))
+        assert (opened.sum((1, 2)) == expected_count).all(), density
         assert (mazes(24, size, density, loops=False, cap=15).sum((1, 2)) == tree).all()
         for maze in opened:
             assert components(maze)[0] == 1
@@ -162,8 +162,8 @@ def test_open_cells_are_exactly_as_many_as_they_should_be(size):
 
 
 def test_the_papers_sizes_have_its_open_cells():
-    for size, wanted in (15, 109), (25, 339), (35, 697):
-        assert int(generation.num_open(jnp.int32(size), jnp.float32(0.36), True)) == wanted
+    for size, expected_count in (15, 109), (25, 339), (35, 697):
+        assert int(generation.num_open(jnp.int32(size), jnp.float32(0.36), True)) == expected_count
 
 
 def test_large_mazes_are_complete():
@@ -180,9 +180,9 @@ def test_a_batch_of_batches_and_one_alone_are_carved_alike(key):
         return generation.carve(key, size, 9, jnp.float32(0.2), jnp.asarray(True))
 
     nested = jax.jit(jax.vmap(jax.vmap(carve), (0, None)))(keys, sizes)
-    alone = jax.jit(carve)
+    carve_one = jax.jit(carve)
     for i, j in itertools.product(range(2), range(3)):
-        np.testing.assert_array_equal(nested[i, j], alone(keys[i, j], sizes[j]))
+        np.testing.assert_array_equal(nested[i, j], carve_one(keys[i, j], sizes[j]))
 
 
 def test_the_soonest_are_exactly_as_many_even_among_equals():
@@ -249,9 +249,9 @@ def compare(size, density, number, far):
     params = env.make_params(density=density)
     sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
     tasks = jax.tree.map(np.asarray, sample(jax.random.split(jax.random.key(1), number), params))
-    measured, *wanted = MEASURED[size, density]
-    ours = structure(~tasks.walls) + distances(tasks, far)
-    for values, mean in zip(ours, wanted, strict=True):
+    measured, *expected_means = MEASURED[size, density]
+    measures = structure(~tasks.walls) + distances(tasks, far)
+    for values, mean in zip(measures, expected_means, strict=True):
         spread = np.std(values)
         error = spread * np.sqrt(1 / len(values) + 1 / measured)
         # Half a unit of the last digit given.
@@ -276,11 +276,11 @@ def test_structure_and_distances_of_all_sizes_and_densities_are_the_references(s
 def test_landmarks_and_start_are_distinct_open_cells_drawn_uniformly(key):
     walls = np.ones((11, 11), bool)
     walls[1:8, 1:8] = np.arange(7) % 3 == 1
-    number, most, wanted = 20_000, 5, 3
-    place = jax.jit(jax.vmap(lambda key: generation.place(key, walls, jnp.int32(wanted), most)))
+    number, most, count = 20_000, 5, 3
+    place = jax.jit(jax.vmap(lambda key: generation.place(key, walls, jnp.int32(count), most)))
     start, landmarks, at = jax.tree.map(np.asarray, place(jax.random.split(key, number)))
-    assert (landmarks[:, wanted:] == -1).all()
-    cells = np.concatenate([start[:, None], landmarks[:, :wanted]], axis=1)
+    assert (landmarks[:, count:] == -1).all()
+    cells = np.concatenate([start[:, None], landmarks[:, :count]], axis=1)
     flat = cells[..., 0] * 11 + cells[..., 1]
     assert (np.diff(np.sort(flat), axis=1) > 0).all()
     opened = np.flatnonzero(~walls)
@@ -294,7 +294,7 @@ def test_landmarks_and_start_are_distinct_open_cells_drawn_uniformly(key):
     spread = sum((pairs[a, b] - expected) ** 2 for a in opened for b in opened if a != b)
     degrees = len(opened) * (len(opened) - 1) - 1
     assert stats.chi2.sf(spread / expected, degrees) > 1e-3
-    many = np.arange(number)
-    for i in range(wanted):
-        assert (at[many, landmarks[:, i, 0], landmarks[:, i, 1]] == i).all()
-    assert ((at >= 0).sum((1, 2)) == wanted).all()
+    rows = np.arange(number)
+    for i in range(count):
+        assert (at[rows, landmarks[:, i, 0], landmarks[:, i, 1]] == i).all()
+    assert ((at >= 0).sum((1, 2)) == count).all()

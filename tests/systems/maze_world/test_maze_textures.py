@@ -44,11 +44,11 @@ def test_patterns_repeat_without_a_seam(pattern):
 
 
 def test_random_sets_are_diverse_and_repeatable():
-    first, again, other = (random_textures(seed, 12, 3, 2) for seed in (1, 1, 2))
+    first, repeated_set, other_set = (random_textures(seed, 12, 3, 2) for seed in (1, 1, 2))
     assert [len(v) for v in (first.walls, first.grounds, first.ceilings)] == [12, 3, 2]
     for name in ("walls", "grounds", "ceilings"):
-        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
-    assert (first.walls != other.walls).any()
+        np.testing.assert_array_equal(getattr(first, name), getattr(repeated_set, name))
+    assert (first.walls != other_set.walls).any()
     assert len(np.unique(first.walls, axis=0)) == 12
     # A larger set of the same seed begins with the smaller one.
     np.testing.assert_array_equal(random_textures(1, 2, 1, 1).walls, first.walls[:2])
@@ -80,34 +80,34 @@ def test_landmarks_have_fifteen_colours():
 
 
 def test_own_sets():
-    given = blank(3)
-    own = TextureSet(given, blank(), blank(2))
-    register_textures("test-own", own)
-    register_textures("test-own", own)  # the same again is fine
-    assert texture_set("test-own") is own
-    given[:] = 7
-    assert not own.walls.any()  # the set keeps its own copy
+    walls = blank(3)
+    own_set = TextureSet(walls, blank(), blank(2))
+    register_textures("test-own", own_set)
+    register_textures("test-own", own_set)  # the same again is fine
+    assert texture_set("test-own") is own_set
+    walls[:] = 7
+    assert not own_set.walls.any()  # the set keeps its own copy
     with pytest.raises(ValueError, match="read-only"):
-        own.walls[0] = 1
+        own_set.walls[0] = 1
     with pytest.raises(ValueError, match="'test-own'; accepted: one that is not registered"):
         register_textures("test-own", TextureSet(blank(), blank(), blank()))
 
 
 def test_sets_are_made_when_first_used():
-    made = []
+    calls = []
 
     def make():
-        made.append(1)
+        calls.append(1)
         return TextureSet(blank(), blank(), blank())
 
     register_textures("test-lazy", make)
-    assert not made
+    assert not calls
     assert texture_set("test-lazy") is texture_set("test-lazy")
-    assert made == [1]
+    assert calls == [1]
 
 
 @pytest.mark.parametrize(
-    ("part", "given", "said"),
+    ("part", "value", "message"),
     [
         (
             "walls",
@@ -122,9 +122,9 @@ def test_sets_are_made_when_first_used():
         ("grounds", blank(1024), "got 1026; accepted: at most 1024"),
     ],
 )
-def test_wrong_textures_are_refused(part, given, said):
-    arrays = {"walls": blank(), "grounds": blank(), "ceilings": blank()} | {part: given}
-    with pytest.raises(ValueError, match=said):
+def test_wrong_textures_are_refused(part, value, message):
+    arrays = {"walls": blank(), "grounds": blank(), "ceilings": blank()} | {part: value}
+    with pytest.raises(ValueError, match=message):
         TextureSet(**arrays)
 
 

@@ -45,11 +45,11 @@ def task_of(env, rows, **fields):
     """The task of a drawing."""
     letters = np.array([list(row) for row in rows]).T
     cells = {letter: np.argwhere(letters == letter) for letter in "S0123456789"}
-    many = env.max_landmarks
-    landmarks = np.full((many, 2), -1, np.int32)
+    num_slots = env.max_landmarks
+    landmarks = np.full((num_slots, 2), -1, np.int32)
     at = np.full(letters.shape, -1, np.int8)
     number = 0
-    for i in range(many):
+    for i in range(num_slots):
         for x, y in cells.get(str(i), ()):
             landmarks[i], at[x, y], number = (x, y), i, i + 1
     drawn = {
@@ -58,7 +58,7 @@ def task_of(env, rows, **fields):
         "landmarks": jnp.asarray(landmarks),
         "landmark_at": jnp.asarray(at),
         "num_landmarks": jnp.int32(number),
-        "landmark_rewards": jnp.linspace(-0.5, 1.0, many, dtype=jnp.float32),
+        "landmark_rewards": jnp.linspace(-0.5, 1.0, num_slots, dtype=jnp.float32),
         "start": jnp.asarray(cells["S"][0], jnp.int32),
     }
     return some_task().replace(**(drawn | fields))
@@ -143,10 +143,10 @@ def literal_push(walls, position, size):
     total = np.zeros(2)
     cell = np.floor(scaled).astype(int)
     for offset in np.ndindex(3, 3):
-        x, y = other = cell + offset - 1
+        x, y = neighbour = cell + offset - 1
         if not walls[x, y]:
             continue
-        d = scaled - (other + 0.5)
+        d = scaled - (neighbour + 0.5)
         length = np.hypot(*d)
         if length > 0.708 + radius:
             continue
@@ -227,11 +227,11 @@ def test_long_driving_never_enters_walls_and_keeps_its_heading_in_a_turn(key):
 
 def test_headings_wrap_below_a_whole_turn():
     full = 2 * np.pi
-    given = jnp.asarray([0.0, full, -1e-9, -0.5, full + 0.5, 3 * full], jnp.float32)
-    wrapped = motion.wrapped(given)
+    headings = jnp.asarray([0.0, full, -1e-9, -0.5, full + 0.5, 3 * full], jnp.float32)
+    wrapped = motion.wrap_heading(headings)
     assert ((wrapped >= 0) & (wrapped < np.float32(full))).all()
-    np.testing.assert_allclose(np.cos(wrapped), np.cos(given), atol=1e-5)
-    np.testing.assert_allclose(np.sin(wrapped), np.sin(given), atol=1e-5)
+    np.testing.assert_allclose(np.cos(wrapped), np.cos(headings), atol=1e-5)
+    np.testing.assert_allclose(np.sin(wrapped), np.sin(headings), atol=1e-5)
 
 
 # Navigation ----------------------------------------------------------------------------------
@@ -300,14 +300,14 @@ def test_commands_are_uniform_independent_and_follow_from_the_script():
     env = make(max_landmarks=5)
     task = task_of(env, MAZE).replace(num_landmarks=jnp.int32(5))
     scripts = jax.random.bits(jax.random.key(0), (400, 2), jnp.uint32)
-    each = jax.vmap(env.command, (None, 0, None))
-    many = jax.jit(jax.vmap(each, (0, None, None)))
-    commands = np.asarray(many(scripts, jnp.arange(100, dtype=jnp.int32), task))
+    script_commands = jax.vmap(env.command, (None, 0, None))
+    all_commands = jax.jit(jax.vmap(script_commands, (0, None, None)))
+    commands = np.asarray(all_commands(scripts, jnp.arange(100, dtype=jnp.int32), task))
     pairs = np.bincount((5 * commands[:, :-1] + commands[:, 1:]).ravel(), minlength=25)
     assert stats.chisquare(pairs).pvalue > 1e-3
     assert stats.chisquare(np.bincount(commands[:, 0], minlength=5)).pvalue > 1e-3
-    assert (many(scripts, jnp.arange(100, dtype=jnp.int32), task) == commands).all()
-    fewer = np.asarray(many(scripts, jnp.arange(9, dtype=jnp.int32), task_of(env, MAZE)))
+    assert (all_commands(scripts, jnp.arange(100, dtype=jnp.int32), task) == commands).all()
+    fewer = np.asarray(all_commands(scripts, jnp.arange(9, dtype=jnp.int32), task_of(env, MAZE)))
     assert set(fewer.ravel()) == {0, 1, 2}
 
 
@@ -329,8 +329,8 @@ def test_a_landmark_pays_its_value_once_and_again_after_the_interval():
     assert [int(s.state.countdown[0]) for s in steps] == [3, 2, 1, 3, 2]
     life = np.cumsum([0.49, -0.01, -0.01, 0.49, -0.01]) + 1
     np.testing.assert_allclose([float(s.state.life) for s in steps], life, atol=1e-5)
-    seen = [np.asarray(env.active(s.state, task)).tolist() for s in steps]
-    assert seen[0] == [False, True, True]
+    active_landmarks = [np.asarray(env.active(s.state, task)).tolist() for s in steps]
+    assert active_landmarks[0] == [False, True, True]
     assert [bool(s.info["reached"]) for s in steps] == [True, False, False, True, False]
 
 
@@ -381,11 +381,11 @@ def test_a_maze_in_larger_arrays_is_the_same_maze(key):
 
         return jax.lax.scan(step, env.initial(key, task), actions)[1]
 
-    one, other = (
+    small_steps, large_steps = (
         jax.jit(functools.partial(play, env))(task)
         for env, task in zip((small, large), tasks, strict=True)
     )
-    jax.tree.map(np.testing.assert_array_equal, one, other)
+    jax.tree.map(np.testing.assert_array_equal, small_steps, large_steps)
 
 
 def test_a_blueprint_is_walls_and_nothing_else(key):
@@ -452,15 +452,15 @@ def test_a_picture_follows_from_pose_command_and_task_alone(key):
     observation = observe(state, some_task())
     assert observation.shape == (40, 40, 3)
     assert len(np.unique(observation)) > 10
-    other = initial(jax.random.key(9), some_task()).replace(
+    other_state = initial(jax.random.key(9), some_task()).replace(
         position=state.position,
         heading=state.heading,
         command=state.command,
         steps=jnp.int32(7),
         life=jnp.float32(0.1),
     )
-    np.testing.assert_array_equal(observation, observe(other, some_task()))
-    elsewhere = other.replace(position=state.position + 0.3)
+    np.testing.assert_array_equal(observation, observe(other_state, some_task()))
+    elsewhere = other_state.replace(position=state.position + 0.3)
     assert (observation != observe(elsewhere, some_task())).any()
 
 
@@ -493,12 +493,12 @@ def test_what_experts_are_told():
     task = task_of(env, MAZE)
     state = programs(env)[0](jax.random.key(0), task)
     state = state.replace(countdown=jnp.asarray([0, 5, 0, 0], jnp.int32))
-    seen = jax.jit(env.privileged)(state, task)
-    assert seen["cell"].tolist() == [1, 1]
-    assert seen["position"].tolist() == [1.5, 1.5]
-    assert seen["active"].tolist() == [True, False, True, False]
-    assert seen["exposed"][1:5, 1].all()
-    assert not seen["exposed"][3, 3]
+    privileged = jax.jit(env.privileged)(state, task)
+    assert privileged["cell"].tolist() == [1, 1]
+    assert privileged["position"].tolist() == [1.5, 1.5]
+    assert privileged["active"].tolist() == [True, False, True, False]
+    assert privileged["exposed"][1:5, 1].all()
+    assert not privileged["exposed"][3, 3]
     kinds = {
         "walls": ((7, 7), bool),
         "cell": ((2,), jnp.int32),
@@ -514,9 +514,9 @@ def test_what_experts_are_told():
         "step_reward": ((), state.life.dtype),
         "life": ((), state.life.dtype),
     }
-    assert {name: (x.shape, x.dtype) for name, x in seen.items()} == kinds
-    assert seen["landmarks"].min() >= -1 and seen["landmarks"].max() <= 6
-    assert seen["landmark_at"].min() >= -1 and seen["landmark_at"].max() <= 3
+    assert {name: (x.shape, x.dtype) for name, x in privileged.items()} == kinds
+    assert privileged["landmarks"].min() >= -1 and privileged["landmarks"].max() <= 6
+    assert privileged["landmark_at"].min() >= -1 and privileged["landmark_at"].max() <= 3
 
 
 def test_experts_see_by_rays_of_their_own_whatever_the_resolution():
@@ -525,9 +525,9 @@ def test_experts_see_by_rays_of_their_own_whatever_the_resolution():
     state = programs(make(max_landmarks=3))[0](jax.random.key(0), task)
     ahead = np.zeros((7, 7), bool)
     ahead[1:, 1] = True  # the way to the wall, and the wall
-    np.testing.assert_array_equal(jax.jit(env.exposed)(state, task), ahead)
+    np.testing.assert_array_equal(jax.jit(env.visible_cells)(state, task), ahead)
     wider = dataclasses.replace(env, resolution=(9, 99))
-    written = [str(jax.make_jaxpr(x.exposed)(state, task)) for x in (env, wider)]
+    written = [str(jax.make_jaxpr(x.visible_cells)(state, task)) for x in (env, wider)]
     assert written[0] == written[1] and gpicljax.make("MazeWorld-v0").rays == 128
 
 
@@ -571,8 +571,8 @@ def test_words():
     )
     env = make(max_landmarks=3, mode="survival", actions="continuous")
     state = state.replace(countdown=jnp.asarray([0, 7, 0], jnp.int32), heading=jnp.float32(np.pi))
-    said = env.describe(state, survival_task(env))
-    assert said == (
+    description = env.describe(state, survival_task(env))
+    assert description == (
         "cell (1, 1) of 7 x 7, heading 180 degrees, step 0 of 2048, life 1.00 of 3.00; "
         "green at (2, 1) +0.50, red at (3, 3) -0.40 in 7 steps, blue at (3, 5) +0.25"
     )

@@ -1,4 +1,4 @@
-"""How far a model sees ahead, beside what needs no model."""
+"""Errors of a model's open-loop pictures, beside those of guesses that need no model."""
 
 import jax
 import jax.numpy as jnp
@@ -21,17 +21,17 @@ def test_the_last_picture_and_the_mean_of_others_are_nulls():
     agent = Agent(lambda batch: (), act)
 
     @jax.jit
-    def measured(key):
+    def measure(key):
         return open_loop_error(vec, agent, agent, (), start_rollout(key, vec, agent), 2, 3)
 
-    found = jax.tree.map(np.asarray, measured(jax.random.key(0)))
-    seen, last = found.seen / 255, found.last / 255
+    outcome = jax.tree.map(np.asarray, measure(jax.random.key(0)))
+    pictures, last = outcome.observed / 255, outcome.last / 255
 
     def error(guess):
-        return np.square(guess - seen).mean((-3, -2, -1))
+        return np.square(guess - pictures).mean((-3, -2, -1))
 
-    np.testing.assert_allclose(found.error, error(0.5), rtol=1e-5)
-    np.testing.assert_allclose(found.last_error, error(last[:, None]), atol=1e-6)
-    others = np.stack([last[[1, 2]].mean(0), last[[0, 2]].mean(0), last[[0, 1]].mean(0)])
-    np.testing.assert_allclose(found.mean_error, error(others[:, None]), rtol=1e-5)
-    assert (found.mean_error > 0).all() and found.last_error.shape == (3, 3)
+    np.testing.assert_allclose(outcome.error, error(0.5), rtol=1e-5)
+    np.testing.assert_allclose(outcome.last_error, error(last[:, None]), atol=1e-6)
+    other_means = np.stack([last[[1, 2]].mean(0), last[[0, 2]].mean(0), last[[0, 1]].mean(0)])
+    np.testing.assert_allclose(outcome.mean_error, error(other_means[:, None]), rtol=1e-5)
+    assert (outcome.mean_error > 0).all() and outcome.last_error.shape == (3, 3)

@@ -40,15 +40,15 @@ TINY = [
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     outcome = maze_world_autoencoder.main([*TINY, f"--runs-dir={folder}"])
     return folder / "maze_world_autoencoder" / "quick", outcome
 
 
 @pytest.mark.slow
-def test_writes_everything(finished):
-    run, outcome = finished
+def test_writes_everything(finished_run):
+    run, outcome = finished_run
     for name in ("reconstruction", "divergence", "reconstructions"):
         assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
     results = json.loads((run / "summary.json").read_text())["results"]
@@ -61,39 +61,39 @@ def test_writes_everything(finished):
 @pytest.mark.slow
 def test_errors_are_those_of_the_frames(tmp_path):
     arguments = [*TINY, "--moments=episodes", f"--runs-dir={tmp_path}"]
-    found = maze_world_autoencoder.main(arguments).measured[UNSEEN]
-    assert found.error.shape == found.mean_image.shape == found.frame_before.shape == (2, 3, 5)
-    assert found.frames.shape == found.again.shape == (2, 3, 5, 16, 16, 3)
-    frames = found.frames / 255
+    views = maze_world_autoencoder.main(arguments).measured[UNSEEN]
+    assert views.error.shape == views.mean_image.shape == views.frame_before.shape == (2, 3, 5)
+    assert views.frames.shape == views.again.shape == (2, 3, 5, 16, 16, 3)
+    frames = views.frames / 255
     np.testing.assert_allclose(
-        found.error, np.square(frames - found.again).mean((-3, -2, -1)), rtol=1e-4
+        views.error, np.square(frames - views.again).mean((-3, -2, -1)), rtol=1e-4
     )
     mean = frames.mean((1, 2), keepdims=True)
     expected = np.square(frames - mean).mean((-3, -2, -1))
-    np.testing.assert_allclose(found.mean_image, expected, rtol=1e-4)
+    np.testing.assert_allclose(views.mean_image, expected, rtol=1e-4)
     # Here the frames of a maze are of consecutive steps.
     before = np.square(frames[:, :, 1:] - frames[:, :, :-1]).mean((-3, -2, -1))
-    np.testing.assert_allclose(found.frame_before[:, :, 1:], before, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(views.frame_before[:, :, 1:], before, rtol=1e-4, atol=1e-7)
     # Some moves change what is seen, and mazes differ.
-    assert found.frame_before.max() > 1e-3 and np.abs(frames[:, 0, 0] - frames[:, 1, 0]).max() > 0.1
+    assert views.frame_before.max() > 1e-3 and np.abs(frames[:, 0, 0] - frames[:, 1, 0]).max() > 0.1
 
 
 @pytest.mark.slow
-def test_the_saved_autoencoder_standardises(finished):
-    run, outcome = finished
-    found = outcome.measured[UNSEEN]
+def test_the_saved_autoencoder_standardises(finished_run):
+    run, outcome = finished_run
+    result = outcome.measured[UNSEEN]
     for seed in range(2):
         loaded = load_autoencoder(run / "agents" / f"seed_{seed}", (16, 16))
-        np.testing.assert_array_equal(loaded.params.shift, found.shift[seed])
-        np.testing.assert_array_equal(loaded.params.scale, found.scale[seed])
+        np.testing.assert_array_equal(loaded.params.shift, result.shift[seed])
+        np.testing.assert_array_equal(loaded.params.scale, result.scale[seed])
         assert set(loaded.info["evaluation"]) == {"error"}
-        assert loaded.info["training"]["lane"] == seed
-        own = jax.tree.map(lambda x, seed=seed: x[seed], outcome.params)
-        jax.tree.map(np.testing.assert_array_equal, loaded.params.network, own)
-    mean, _ = loaded.autoencoder.encode(loaded.params, found.frames[1])
-    again = loaded.autoencoder.decode(loaded.params, mean)
-    np.testing.assert_allclose(again, found.again[1], atol=1e-4)
-    assert (found.scale > 1e-3).all()
+        assert loaded.info["training"]["seed_index"] == seed
+        seed_params = jax.tree.map(lambda x, seed=seed: x[seed], outcome.params)
+        jax.tree.map(np.testing.assert_array_equal, loaded.params.network, seed_params)
+    mean, _ = loaded.autoencoder.encode(loaded.params, result.frames[1])
+    decoded = loaded.autoencoder.decode(loaded.params, mean)
+    np.testing.assert_allclose(decoded, result.again[1], atol=1e-4)
+    assert (result.scale > 1e-3).all()
     np.testing.assert_allclose(mean.reshape(-1, 4).std(0), 1, rtol=1e-2)
 
 
@@ -107,7 +107,7 @@ def test_presets_fit():
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--frames=7"], "got 7; accepted: 1 .. the length of an episode, 6"),
         (["--evaluation-mazes=1"], "got 1; accepted: an integer >= 2"),
@@ -117,10 +117,10 @@ def test_presets_fit():
         (["--schedules.noise", "1", "2"], "noise: got (1.0, 2.0)"),
     ],
 )
-def test_what_does_not_fit_is_refused(flags, said, tmp_path, capsys):
+def test_what_does_not_fit_is_refused(flags, message, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         maze_world_autoencoder.main([*TINY, *flags, f"--runs-dir={tmp_path}"])
-    assert stopped.value.code == 2 and said in capsys.readouterr().err
+    assert stopped.value.code == 2 and message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("actions", ["discrete", "continuous"])
@@ -130,8 +130,8 @@ def test_frames_of_demonstrations_in_every_mode(mode, actions):
         PRESETS["quick"], moments="episodes", mode=mode, actions=actions, mazes=2, frames=2
     )
     env, params = config.mazes_and_params()
-    seen = jax.eval_shape(
-        lambda key: maze_world_autoencoder.seen_in(key, env, params, config, 2, 2),
+    views = jax.eval_shape(
+        lambda key: maze_world_autoencoder.sample_views(key, env, params, config, 2, 2),
         jax.random.key(0),
     )
-    assert seen.now.shape == seen.before.shape == (2, 2, *config.resolution, 3)
+    assert views.after.shape == views.before.shape == (2, 2, *config.resolution, 3)

@@ -58,8 +58,8 @@ def made(mode, actions):
     # The second one's episodes end early: with the first arrival, or for want of life.
     short = {"size": 7, "num_commands": 1, "initial_life": 0.1, "mean_landmark_reward": 0.1}
     params = env.make_params(num_landmarks=2), env.make_params(num_landmarks=2, **short)
-    both = jax.jit(lambda key: maze_world.sample_trajectories(key, env, params, BATCH, SETTINGS))
-    episodes, tasks = both(jax.random.key(5))
+    sample = jax.jit(lambda key: maze_world.sample_trajectories(key, env, params, BATCH, SETTINGS))
+    episodes, tasks = sample(jax.random.key(5))
 
     @jax.jit
     def replay(episode):
@@ -67,7 +67,7 @@ def made(mode, actions):
         states = states_of(env, task, episode)
         return task, frames(env, task, episode), advice(jax.random.key(0), env, task, states)
 
-    return Made(env, params, episodes, tasks, lambda key: both(key)[0], replay)
+    return Made(env, params, episodes, tasks, lambda key: sample(key)[0], replay)
 
 
 def one(episodes, i):
@@ -99,9 +99,9 @@ def test_replays_to_the_same_pixels(mode, actions):
         """The same episode, lived through with the environment alone."""
 
         def step(state, action):
-            seen = env.observe(state, task)
+            observation = env.observe(state, task)
             moved = env.transition(jax.random.key(0), state, action.astype(dtype), task)
-            return moved.state, (seen, moved.reward, moved.terminated | moved.truncated)
+            return moved.state, (observation, moved.reward, moved.terminated | moved.truncated)
 
         last, lived = jax.lax.scan(step, env.initial(key, task), actions)
         return last, lived
@@ -109,14 +109,14 @@ def test_replays_to_the_same_pixels(mode, actions):
     lengths = []
     for i in range(BATCH):
         task, replayed, _ = replay(one(episodes, i))
-        length, which = int(episodes.length[i]), int(episodes.distribution[i])
-        assert int(task.size) == (9, 7)[which]
-        _, (seen, reward, over) = live(first_keys[i], task, episodes.action[i])
+        length, choice = int(episodes.length[i]), int(episodes.distribution[i])
+        assert int(task.size) == (9, 7)[choice]
+        _, (observations, reward, over) = live(first_keys[i], task, episodes.action[i])
         lengths.append(length)
-        seen, over = np.asarray(seen), np.asarray(over)
-        assert seen.dtype == np.uint8 and seen.std() > 10
+        observations, over = np.asarray(observations), np.asarray(over)
+        assert observations.dtype == np.uint8 and observations.std() > 10
         assert replayed.shape == (SETTINGS.length + 1, 16, 24, 3)
-        assert np.array_equal(replayed[:length], seen[:length])
+        assert np.array_equal(replayed[:length], observations[:length])
         lived = np.asarray(reward, np.float32)
         assert np.array_equal(episodes.reward[i][:length], lived[:length])
         assert over.argmax() + 1 == length if over.any() else length == SETTINGS.length
@@ -134,16 +134,16 @@ def test_replays_to_the_same_pixels(mode, actions):
 def test_labels_are_the_advice_of_an_agent_that_forgets_nothing():
     _, _, episodes, tasks, _, replay = made(*PAPER)
     for i in range(BATCH):
-        task, _, (actions, known) = replay(one(episodes, i))
+        task, _, (actions, maps) = replay(one(episodes, i))
         # The tasks that come with episodes are those that their keys make.
         jax.tree.map(np.testing.assert_array_equal, one(tasks, i), task)
         length = int(episodes.length[i])
         assert np.array_equal(actions[:length], episodes.label[i][:length])
-        known = np.asarray(known)
-        assert known.shape == (SETTINGS.length + 1, 9, 9)
-        assert (known[1:] >= known[:-1]).all() and known[-1].sum() > known[0].sum() > 0
+        maps = np.asarray(maps)
+        assert maps.shape == (SETTINGS.length + 1, 9, 9)
+        assert (maps[1:] >= maps[:-1]).all() and maps[-1].sum() > maps[0].sum() > 0
         cells = np.asarray(episodes.pose[i][:2]).T
-        assert known[np.arange(len(cells)), cells[:, 0], cells[:, 1]].all()
+        assert maps[np.arange(len(cells)), cells[:, 0], cells[:, 1]].all()
         assert not np.asarray(task.walls)[cells[:, 0], cells[:, 1]].any()
 
 
@@ -183,7 +183,7 @@ def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits(
         return 4 - action, aux, memory
 
     @jax.jit
-    def run(key, first, known):
+    def run(key, first, task_set):
         episodes, tasks = maze_world.sample_trajectories(
             key,
             env,
@@ -193,7 +193,7 @@ def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits(
             actor=Agent(lambda batch: jnp.zeros(batch, jnp.int32), read),
             actor_params=first,
             labeller=Agent(teacher.initial_carry, contradict),
-            tasks=known,
+            tasks=task_set,
         )
 
         def replay(task, episode):
@@ -202,8 +202,8 @@ def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits(
 
         return episodes, tasks, *jax.vmap(replay)(tasks, episodes)
 
-    known = gpicljax.TaskSet.create(jax.random.key(4), 3)
-    episodes, tasks, shown, advised = run(jax.random.key(3), jnp.int32(2), known)
+    task_set = gpicljax.TaskSet.create(jax.random.key(4), 3)
+    episodes, tasks, shown, advised = run(jax.random.key(3), jnp.int32(2), task_set)
     # The agent saw what is rendered of its poses, and no chance replaced what it chose.
     expected = np.asarray(shown)[:, :-1].astype(int).sum((2, 3, 4)) + np.arange(SETTINGS.length)
     assert np.array_equal(episodes.action, (expected + 2) % 5)
@@ -216,7 +216,7 @@ def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits(
     for key, maze in zip(np.asarray(episodes.task).tolist(), tasks.walls, strict=True):
         walls.setdefault(tuple(key), []).append(np.asarray(maze))
     assert 1 < len(walls) <= 3
-    assert set(walls) <= {tuple(key) for key in jax.random.key_data(known.keys).tolist()}
+    assert set(walls) <= {tuple(key) for key in jax.random.key_data(task_set.keys).tolist()}
     assert all((maze == mazes[0]).all() for mazes in walls.values() for maze in mazes)
 
 
@@ -257,24 +257,24 @@ def test_without_noise_the_best_agent_follows_its_own_advice():
 
 def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
     env, params, _, _, run, replay = made(*PAPER)
-    told = []
+    reports = []
     arguments = tmp_path / "store", 7, env, params
     options = {"episodes": BATCH + 1, "episodes_per_shard": BATCH, "settings": SETTINGS}
-    monkeypatch.setattr(stored, "_compiled", lambda *_: run)
+    monkeypatch.setattr(stored, "_compile", lambda *_: run)
 
-    def stopped(self, records):
+    def append_and_fail(self, records):
         append(self, records)
         raise OSError("pulled the plug")
 
     append = shards.ShardWriter.append
     with monkeypatch.context() as patch:
-        patch.setattr(shards.ShardWriter, "append", stopped)
+        patch.setattr(shards.ShardWriter, "append", append_and_fail)
         with pytest.raises(OSError, match="plug"):
             maze_world.collect_trajectories(*arguments, **options)
-    maze_world.collect_trajectories(*arguments, **options, report=lambda *x: told.append(x))
-    assert told == [(1, 2), (2, 2)]
-    maze_world.collect_trajectories(*arguments, **options, report=lambda *x: told.append(x))
-    assert told[2:] == [(2, 2)]
+    maze_world.collect_trajectories(*arguments, **options, report=lambda *x: reports.append(x))
+    assert reports == [(1, 2), (2, 2)]
+    maze_world.collect_trajectories(*arguments, **options, report=lambda *x: reports.append(x))
+    assert reports[2:] == [(2, 2)]
     with pytest.raises(StoreMismatchError, match=r"seed: 7 -> 8"):
         maze_world.collect_trajectories(tmp_path / "store", 8, env, params, **options)
 
@@ -282,8 +282,8 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
     assert len(reader) == 2 * BATCH
     second = run(jax.random.fold_in(jax.random.key(7), 1))
     assert np.array_equal(reader.read(np.arange(BATCH, 2 * BATCH))["pose"], second.pose)
-    again, choices, settings = stored.from_metadata(reader.about)
-    assert again == env and settings == SETTINGS
+    restored_env, choices, settings = stored.from_metadata(reader.about)
+    assert restored_env == env and settings == SETTINGS
     before = {name: x for name, x in reader.about["static"].items() if name != "rays"}
     assert stored.from_metadata({**reader.about, "static": before})[0] == env
     jax.tree.map(np.testing.assert_array_equal, choices, params)
@@ -296,7 +296,7 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
         tasks.append(task)
         whole.append(pictures)
     tasks = jax.tree.map(lambda *x: jnp.stack(x), *tasks)
-    render = jax.jit(jax.vmap(lambda task, episode: frames(again, task, episode)))
+    render = jax.jit(jax.vmap(lambda task, episode: frames(restored_env, task, episode)))
     assert np.array_equal(render(tasks, piece), np.stack(whole)[:, 5:9])
 
 
@@ -306,17 +306,17 @@ def test_what_stored_episodes_fit(tmp_path):
     with shards.ShardWriter(tmp_path, about):
         about = ShardReader(tmp_path).about
     # Frames are rendered from poses: other views will do.
-    others = {"view": "local", "resolution": (8, 8), "textures": "random-64", "rays": 16}
-    stored.check_fits(about, make_env(**others, with_pose=True, field_of_view=90.0))
-    for name, other in {
+    other_views = {"view": "local", "resolution": (8, 8), "textures": "random-64", "rays": 16}
+    stored.check_fits(about, make_env(**other_views, with_pose=True, field_of_view=90.0))
+    for name, value in {
         "mode": "survival",
         "actions": "continuous",
         "size": 11,
         "max_landmarks": 4,
     }.items():
-        wanted = re.escape(repr(getattr(env, name)))
-        with pytest.raises(ValueError, match=f"env.{name}: got .*{other}.*; accepted: {wanted}"):
-            stored.check_fits(about, make_env(**{name: other}))
+        own_value = re.escape(repr(getattr(env, name)))
+        with pytest.raises(ValueError, match=f"env.{name}: got .*{value}.*; accepted: {own_value}"):
+            stored.check_fits(about, make_env(**{name: value}))
     with pytest.raises(ValueError, match="the card of Maze World's demonstrations"):
         stored.check_fits({"seed": 3}, env)
 
@@ -394,12 +394,12 @@ def make(params=None, episodes=2, **others):
 def test_glances_show_every_command_before_and_after_a_step():
     env = gpicljax.make("MazeWorld-v0", size=7, max_landmarks=3, resolution=(32, 32))
     params = env.make_params(num_landmarks=3)
-    seen = jax.device_get(
+    views = jax.device_get(
         jax.jit(lambda key: sample_frames(key, env, params, 2, 24))(jax.random.key(0))
     )
     # The bar above has the colour of what is commanded.
-    bars = [{tuple(frame[3, 16]) for frame in picture.reshape(-1, 32, 32, 3)} for picture in seen]
+    bars = [{tuple(frame[3, 16]) for frame in picture.reshape(-1, 32, 32, 3)} for picture in views]
     assert bars[0] == bars[1] and len(bars[0]) == 3
-    np.testing.assert_array_equal(seen.now[:, :, 3, 16], seen.before[:, :, 3, 16])
-    changed = (seen.now != seen.before).any((2, 3, 4))
+    np.testing.assert_array_equal(views.after[:, :, 3, 16], views.before[:, :, 3, 16])
+    changed = (views.after != views.before).any((2, 3, 4))
     assert 0 < changed.mean() < 1

@@ -16,25 +16,25 @@ TINY = ["--size=9", "--landmarks=3", "--demonstration.length=12", "--episodes=10
 
 
 @pytest.fixture
-def canned(monkeypatch):
+def sampler(monkeypatch):
     """Episodes that need no compilation."""
 
-    def compiled(env, choices, episodes, settings):
+    def compile_sampler(env, choices, episodes, settings):
         assert env.size == 9 and len(choices) == 2 and int(choices[0].horizon) == 12
 
         def make(key):
             drawn = jax.random.randint(key, (episodes, 12), 0, 5).astype(jnp.uint8)
-            one = jnp.zeros(episodes, jnp.float32)
+            column = jnp.zeros(episodes, jnp.float32)
             return MazeTrajectory(
-                *[one] * 6, jnp.zeros((episodes, 3, 13), jnp.uint8), drawn, drawn, one
+                *[column] * 6, jnp.zeros((episodes, 3, 13), jnp.uint8), drawn, drawn, column
             )
 
         return make
 
-    monkeypatch.setattr(stored, "_compiled", compiled)
+    monkeypatch.setattr(stored, "_compile", compile_sampler)
 
 
-def test_collects_and_goes_on(canned, tmp_path, capsys):
+def test_collects_and_goes_on(sampler, tmp_path, capsys):
     out = [f"--out={tmp_path / 'mazes'}"]
     reader = maze_world_data.main([*TINY, *out, "--episodes=3", "--progress"])
     assert len(reader) == 4 and "1/1 (100%)" in capsys.readouterr().out
@@ -45,11 +45,11 @@ def test_collects_and_goes_on(canned, tmp_path, capsys):
     with pytest.raises(SystemExit):
         maze_world_data.main([*TINY, *out, "--seed=1"])
     assert "seed: 0 -> 1" in capsys.readouterr().err
-    again = maze_world_data.main([*TINY, *out, "--overwrite"])
-    assert np.array_equal(again.read(np.arange(12))["action"], first)
+    overwritten = maze_world_data.main([*TINY, *out, "--overwrite"])
+    assert np.array_equal(overwritten.read(np.arange(12))["action"], first)
 
 
-def test_overwrites_nothing_else(canned, tmp_path, capsys):
+def test_overwrites_nothing_else(sampler, tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(SystemExit):
         maze_world_data.main([*TINY, f"--out={tmp_path}", "--overwrite"])
@@ -58,17 +58,17 @@ def test_overwrites_nothing_else(canned, tmp_path, capsys):
     assert [*tmp_path.iterdir()] == [tmp_path / "thesis.txt"]
 
 
-def test_overwrites_no_data_that_is_held_linked_or_of_another_kind(canned, tmp_path, capsys):
-    mazes, other = tmp_path / "mazes", tmp_path / "other"
+def test_overwrites_no_data_that_is_held_linked_or_of_another_kind(sampler, tmp_path, capsys):
+    mazes, other_store = tmp_path / "mazes", tmp_path / "other"
     maze_world_data.main([*TINY, f"--out={mazes}"])
     (tmp_path / "link").symlink_to(mazes)
-    with ShardWriter(other, {"what": "learning histories"}) as writer:
+    with ShardWriter(other_store, {"what": "learning histories"}) as writer:
         writer.append({"reward": np.zeros((2, 3))})
     capsys.readouterr()
     for place, held, words in (
         (mazes, mazes, "in use by another process"),
-        (tmp_path / "link", other, "which is a link"),
-        (other, mazes, "environment: got None"),
+        (tmp_path / "link", other_store, "which is a link"),
+        (other_store, mazes, "environment: got None"),
     ):
         lock = exclusive(held)
         with pytest.raises(SystemExit, match="1"):
@@ -76,10 +76,10 @@ def test_overwrites_no_data_that_is_held_linked_or_of_another_kind(canned, tmp_p
         lock.close()
         error = capsys.readouterr().err
         assert words in error and error.count("\n") == 1
-    assert len(ShardReader(mazes)) == 12 and len(ShardReader(other)) == 2
+    assert len(ShardReader(mazes)) == 12 and len(ShardReader(other_store)) == 2
 
 
-def test_a_shard_that_does_not_fit_is_refused_before_it_is_begun(canned, tmp_path, monkeypatch):
+def test_a_shard_that_does_not_fit_is_refused_before_it_is_begun(sampler, tmp_path, monkeypatch):
     monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
     for more in ([], ["--dry-run"]):
         with pytest.raises(SystemExit, match="1"):
@@ -91,8 +91,8 @@ def test_a_shard_that_does_not_fit_is_refused_before_it_is_begun(canned, tmp_pat
 def test_for_real(tmp_path, capsys):
     out = [f"--out={tmp_path / 'mazes'}"]
     maze_world_data.main([*TINY, *out, "--dry-run"])
-    said = capsys.readouterr().out
-    assert "projected size" in said and "steps/s" in said and not (tmp_path / "mazes").exists()
+    output = capsys.readouterr().out
+    assert "projected size" in output and "steps/s" in output and not (tmp_path / "mazes").exists()
     reader = maze_world_data.main([*TINY, *out])
     env, params, settings = stored.from_metadata(reader.about)
     assert len(reader) == 12 and env.size == 9 and settings.length == 12

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpicljax.data.shards import ShardWriter
-from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, WINDOW
 from gpicljax.runs import load_agent
 from gpicljax.runs.config_json import to_json
@@ -55,21 +55,21 @@ TINY = [
 def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     settings = AutoencoderSettings("patches", latent=4, width=8)
-    params = standardised(autoencoder(settings, (16, 16))).init(jax.random.key(0))
+    params = standardise(autoencoder(settings, (16, 16))).init(jax.random.key(0))
     save_autoencoder(folder, settings, (16, 16), jax.device_get(params))
     return folder
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, pictures):
+def finished_run(tmp_path_factory, pictures):
     folder = tmp_path_factory.mktemp("runs")
-    given = [*TINY, f"--autoencoder={pictures}", f"--runs-dir={folder}"]
-    return folder / "maze_world" / "quick", maze_world.main(given), given
+    arguments = [*TINY, f"--autoencoder={pictures}", f"--runs-dir={folder}"]
+    return folder / "maze_world" / "quick", maze_world.main(arguments), arguments
 
 
 @pytest.mark.slow
-def test_writes_everything(finished):
-    run, outcome, _ = finished
+def test_writes_everything(finished_run):
+    run, outcome, _ = finished_run
     for name in (
         "training",
         "shown_policy",
@@ -94,48 +94,48 @@ def test_writes_everything(finished):
 
 
 @pytest.mark.slow
-def test_models_are_saved_and_trained_on(finished, pictures):
-    run, outcome, given = finished
+def test_models_are_saved_and_trained_on(finished_run, pictures):
+    run, outcome, arguments = finished_run
     loaded = load_agent(run / "agents" / "context_free" / "seed_0")
     np.testing.assert_array_equal(loaded.params[WINDOW], 1)
     whole = jax.tree.leaves(load_agent(run / "agents" / "full_context" / "seed_0").params[MODEL])
     np.testing.assert_array_equal(whole[0], jax.tree.leaves(outcome.params[MODEL])[0][0])
-    for each in jax.tree.leaves(outcome.params[AUTOENCODER]):
-        np.testing.assert_array_equal(each[0], each[1])
+    for leaf in jax.tree.leaves(outcome.params[AUTOENCODER]):
+        np.testing.assert_array_equal(leaf[0], leaf[1])
     # A shorter context goes on from the whole one's model.
-    config = maze_world.parse(PRESETS, [*given, "--contexts", "2", f"--start-from={run}"])
+    config = maze_world.parse(PRESETS, [*arguments, "--contexts", "2", f"--start-from={run}"])
     (cell,) = maze_world.build(config).cells.values()
     np.testing.assert_array_equal(jax.tree.leaves(cell.model)[0], whole[0])
     assert cell.window == 2
     # So does one that has a model of its own there, if it is told to.
     for given_start, same in (([], False), (["--start-context=0"], True)):
-        flags = [*given, "--contexts", "1", f"--start-from={run}", *given_start]
+        flags = [*arguments, "--contexts", "1", f"--start-from={run}", *given_start]
         (cell,) = maze_world.build(parse(PRESETS, flags)).cells.values()
         assert np.array_equal(jax.tree.leaves(cell.model)[0], whole[0]) == same
 
 
 @pytest.mark.slow
-def test_models_are_measured_as_they_are_in_mazes_of_other_densities(finished, capsys):
-    run, outcome, given = finished
+def test_models_are_measured_as_they_are_in_mazes_of_other_densities(finished_run, capsys):
+    run, outcome, arguments = finished_run
     more = ["--no-train", f"--start-from={run}", "--name=sweep", "--evaluation-densities", "0.2"]
-    swept = maze_world.main([*given, *more])
-    for ours, theirs in zip(*map(jax.tree.leaves, (swept.params, outcome.params)), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    swept = maze_world.main([*arguments, *more])
+    for a, b in zip(*map(jax.tree.leaves, (swept.params, outcome.params)), strict=True):
+        np.testing.assert_array_equal(a, b)
     name = "noise as in training"
-    again, before = (each.measured.shown[name].policy for each in (swept, outcome))
-    np.testing.assert_allclose(again, before, rtol=1e-4)
-    assert (swept.measured.densities[0.2].policy != again).any()
+    swept_losses, saved_losses = (result.measured.shown[name].policy for result in (swept, outcome))
+    np.testing.assert_allclose(swept_losses, saved_losses, rtol=1e-4)
+    assert (swept.measured.densities[0.2].policy != swept_losses).any()
     assert "| density | full context | context-free |" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_model_is_taught_in_states_that_it_brings_about(finished):
-    run, _, given = finished
-    own = ["--contexts", "0", "--own-groups=1", f"--start-from={run}", "--name=own"]
-    outcome = maze_world.main([*given, *own])
+def test_a_model_is_taught_in_states_that_it_brings_about(finished_run):
+    run, _, arguments = finished_run
+    own_flags = ["--contexts", "0", "--own-groups=1", f"--start-from={run}", "--name=own"]
+    outcome = maze_world.main([*arguments, *own_flags])
     assert np.isfinite(outcome.history[-1]["policy_loss"]).all()
     # The actor is the model of the log line before: between the start's and the last one.
-    config = parse(PRESETS, [*given, *own], prog="maze_world.py")
+    config = parse(PRESETS, [*arguments, *own_flags], prog="maze_world.py")
     program = maze_world.build(config)
     (cell,) = program.cells.values()
     state = program.init(jax.random.key(0), cell)
@@ -171,7 +171,7 @@ def mazes(tmp_path_factory):
     """A folder of stored episodes in which nobody moves."""
     folder = tmp_path_factory.mktemp("mazes") / "of_7"
     steps = np.zeros((4, 16), np.uint8)
-    still = {
+    episodes = {
         "task": np.zeros((4, 2), np.uint32),
         "distribution": np.zeros(4, np.uint8),
         "length": np.full(4, 16, np.int32),
@@ -182,7 +182,7 @@ def mazes(tmp_path_factory):
         "command": np.zeros((4, 17), np.uint8),
     }
     with ShardWriter(folder, metadata(MAZES, MAZES.make_params(size=7), SHORT)) as writer:
-        writer.append(still)
+        writer.append(episodes)
     return folder
 
 
@@ -196,9 +196,9 @@ def mazes(tmp_path_factory):
     ],
 )
 def test_stored_episodes_of_another_kind_are_refused(flags, message, pictures, mazes, capsys):
-    given = [*TINY, f"--autoencoder={pictures}", f"--data={mazes}", "--dry-run"]
+    arguments = [*TINY, f"--autoencoder={pictures}", f"--data={mazes}", "--dry-run"]
     with pytest.raises(SystemExit):
-        maze_world.main([*given, *flags])
+        maze_world.main([*arguments, *flags])
     assert message in capsys.readouterr().err
 
 

@@ -9,8 +9,8 @@ from gpicljax.viz import save_figure
 
 def test_every_picture_stands_above_its_reconstruction(tmp_path):
     pictures = np.full((3, 8, 8, 3), 51, np.uint8)
-    again = np.stack([np.full((8, 8, 3), level) for level in (0.2, 0.3, 1.2)])
-    figure = reconstruction_figure([("maze 1", pictures, again), ("maze 2", pictures, again)])
+    decoded = np.stack([np.full((8, 8, 3), level) for level in (0.2, 0.3, 1.2)])
+    figure = reconstruction_figure([("maze 1", pictures, decoded), ("maze 2", pictures, decoded)])
     assert [axes.get_title() for axes in figure.axes[:3]] == [""] * 3
     assert [axes.get_title() for axes in figure.axes[3:6]] == ["0.0000", "0.0100", "1.0000"]
     levels = [axes.images[0].get_array()[0, 0, 0] for axes in figure.axes]
@@ -22,12 +22,12 @@ def test_every_picture_stands_above_its_reconstruction(tmp_path):
 
 
 def test_what_is_no_reconstruction_is_refused():
-    pictures, again = np.zeros((3, 8, 8, 3), np.uint8), np.zeros((3, 8, 8, 3))
-    for sources, said in (
+    pictures, decoded = np.zeros((3, 8, 8, 3), np.uint8), np.zeros((3, 8, 8, 3))
+    for sources, message in (
         ([], "sources: got"),
-        ([("maze", again, again)], r"'maze': got float64\[3, 8, 8, 3\]"),
+        ([("maze", decoded, decoded)], r"'maze': got float64\[3, 8, 8, 3\]"),
         ([("maze", pictures, pictures)], r"reconstructions: got uint8\[3, 8, 8, 3\]"),
-        ([("maze", pictures, again[:2])], r"got float64\[2, 8, 8, 3\]"),
+        ([("maze", pictures, decoded[:2])], r"got float64\[2, 8, 8, 3\]"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             reconstruction_figure(sources)

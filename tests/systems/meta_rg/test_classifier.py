@@ -39,8 +39,8 @@ def test_labels_at_random_leave_it_at_chance(key):
 def test_same_key_same_classifier_and_predictions_vmap(key):
     features, labels = rings(0, 200)
     a, b = (fit_classifier(key, features, labels, hidden=(8,), steps=20) for _ in range(2))
-    other = fit_classifier(jax.random.key(1), features, labels, hidden=(8,), steps=20)
-    leaves = (jax.tree.leaves(x.params) for x in (a, b, other))
+    other_classifier = fit_classifier(jax.random.key(1), features, labels, hidden=(8,), steps=20)
+    leaves = (jax.tree.leaves(x.params) for x in (a, b, other_classifier))
     different = []
     for x, y, z in zip(*leaves, strict=True):
         np.testing.assert_array_equal(x, y)
@@ -76,7 +76,7 @@ def test_accuracy_of_nothing_is_unknown(key):
     ],
 )
 def test_what_is_refused(key, change, message):
-    given = {"features": np.zeros((5, 3)), "labels": np.arange(5) % 2, **change}
-    features, labels = given.pop("features"), given.pop("labels")
+    arguments = {"features": np.zeros((5, 3)), "labels": np.arange(5) % 2, **change}
+    features, labels = arguments.pop("features"), arguments.pop("labels")
     with pytest.raises(ValueError, match=message):
-        fit_classifier(key, features, labels, **given)
+        fit_classifier(key, features, labels, **arguments)

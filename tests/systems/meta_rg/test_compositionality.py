@@ -34,9 +34,9 @@ def plain_edit(a, b):
 
 def plain_similarity(messages, meanings, distance):
     pairs = list(itertools.combinations(range(len(messages)), 2))
-    said = [distance(messages[i], messages[j]) for i, j in pairs]
-    meant = [(meanings[i] != meanings[j]).sum() for i, j in pairs]
-    return stats.spearmanr(said, meant).statistic
+    message_distances = [distance(messages[i], messages[j]) for i, j in pairs]
+    meaning_distances = [(meanings[i] != meanings[j]).sum() for i, j in pairs]
+    return stats.spearmanr(message_distances, meaning_distances).statistic
 
 
 def plain_gap(variables, meanings):
@@ -48,9 +48,9 @@ def plain_gap(variables, meanings):
 
     shares = []
     for x in variables.T:
-        told = sorted(bits(x) + bits(y) - bits(x, y) for y in meanings.T)
+        information = sorted(bits(x) + bits(y) - bits(x, y) for y in meanings.T)
         if bits(x) > 0:
-            shares.append((told[-1] - told[-2]) / bits(x))
+            shares.append((information[-1] - information[-2]) / bits(x))
     return np.mean(shares)
 
 
@@ -66,8 +66,8 @@ class TestDistances:
     def test_a_long_message_and_another_length(self):
         # Past the length up to which rows are unrolled.
         a = np.arange(40)
-        others = np.stack([a, np.roll(a, 1), np.roll(a, -5), -a - 1])
-        assert edit_distance(a, others).tolist() == [0, 2, 10, 40]
+        variants = np.stack([a, np.roll(a, 1), np.roll(a, -5), -a - 1])
+        assert edit_distance(a, variants).tolist() == [0, 2, 10, 40]
         assert int(edit_distance(a[:5], a[2:4])) == 3
 
 
@@ -87,9 +87,9 @@ class TestTopographicSimilarity:
         messages, meanings = language(1100, length=2)  # three blocks, the last one with a rest
         messages[:, 0] = meanings[:, 0]
         i, j = np.triu_indices(1100, 1)
-        said, meant = (messages[i] != messages[j]).sum(1), (meanings[i] != meanings[j]).sum(1)
+        x, y = ((messages[i] != messages[j]).sum(1), (meanings[i] != meanings[j]).sum(1))
         measured = topographic_similarity(messages, meanings, message_distance="hamming")
-        np.testing.assert_allclose(measured, stats.spearmanr(said, meant).statistic, atol=1e-5)
+        np.testing.assert_allclose(measured, stats.spearmanr(x, y).statistic, atol=1e-5)
 
     def test_counts_are_repeated_rows(self):
         messages, meanings = language(10)
@@ -164,8 +164,8 @@ class TestDisentanglement:
         rng = np.random.default_rng(3)
         renamed = rng.permutation(5)[messages][:, rng.permutation(4)]
         for measure in (posdis, bosdis):
-            one = measure(messages, meanings, counts=counts)
-            np.testing.assert_allclose(one, measure(*repeated), atol=1e-5)
+            value = measure(messages, meanings, counts=counts)
+            np.testing.assert_allclose(value, measure(*repeated), atol=1e-5)
             np.testing.assert_allclose(
                 measure(messages, meanings), measure(renamed, 3 - meanings), atol=1e-5
             )
@@ -195,8 +195,8 @@ class TestKnownValues:
         split = 100 * np.asarray(measure(support))
         np.testing.assert_allclose(split.mean(0), [91.2, 95.9, 24.0], atol=0.1)
         np.testing.assert_allclose(split.std(0), [2.8, 1.8, 18.7], atol=0.1)
-        one = structures.tolist().index([2, 5, 5])
-        np.testing.assert_allclose(split[one], [92.0, 96.6, 3.9], atol=0.06)
+        row = structures.tolist().index([2, 5, 5])
+        np.testing.assert_allclose(split[row], [92.0, 96.6, 3.9], atol=0.06)
         np.testing.assert_allclose(full[-1], [100, 94.2, 0], atol=0.06)
         np.testing.assert_allclose(split[-1], [95.8, 93.2, 0], atol=0.06)
 
@@ -269,6 +269,6 @@ def test_ten_thousand_messages(length):
     full = topographic_similarity(messages, meanings)
     i, j = np.random.default_rng(0).integers(0, 10_000, (2, 1_000_000))
     i, j = i[i != j], j[i != j]
-    said = edit_distance(messages[i], messages[j])
-    sampled = stats.spearmanr(said, (meanings[i] != meanings[j]).sum(1)).statistic
+    message_distances = edit_distance(messages[i], messages[j])
+    sampled = stats.spearmanr(message_distances, (meanings[i] != meanings[j]).sum(1)).statistic
     np.testing.assert_allclose(full, sampled, atol=5e-3)

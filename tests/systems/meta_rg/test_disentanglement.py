@@ -73,8 +73,8 @@ def test_score_of_factors_that_share_codes_or_have_none():
     half = np.stack([factors[:, 0], noise[:, 0]], 1)
     assert score(factors, half) == pytest.approx(0.75, abs=0.05)
     # Scale and order of the codes do not matter, nor codes that never vary.
-    both = np.stack([factors[:, 1] * 100.0, np.full(500, 7.0), factors[:, 0] * 0.01 + 3], 1)
-    assert score(factors, both) == 1
+    codes = np.stack([factors[:, 1] * 100.0, np.full(500, 7.0), factors[:, 0] * 0.01 + 3], 1)
+    assert score(factors, codes) == 1
     assert np.isnan(score(factors, np.ones((500, 2))))
 
 

@@ -16,7 +16,7 @@ from gpicljax.evaluation.returns import record_episode
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.q_network import RecurrentQSettings, recurrent_q_network
 from gpicljax.systems.meta_rg.figures.episode_page import games_stage
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import moves, readings, recorded
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import moves, readings, record_with_attention
 from gpicljax.viz.episode_page import episode_page
 
 HEADS = 2
@@ -58,22 +58,22 @@ def heard():
     params = network.init(jax.random.key(1), jax.tree.map(lambda x: jnp.asarray(x)[None], inputs))
     agent = q_agent(network, env.action_space())
 
-    def both(params, inputs, starts):
+    def read(params, inputs, starts):
         """Attention, and the values beside it as heads that attend to their own step."""
         values = network.unroll(params, network.initial_carry(1), inputs, starts)[0].q_values
-        own = values[..., None] * jnp.eye(len(starts))[:, None, None]
-        return jnp.concatenate([network.attention(params, inputs, starts), own], axis=2)
+        own_values = values[..., None] * jnp.eye(len(starts))[:, None, None]
+        return jnp.concatenate([network.attention(params, inputs, starts), own_values], axis=2)
 
-    found = jax.jit(lambda key, params: recorded(key, env, agent, params, None, both))
-    episode, attention = jax.device_get(found(jax.random.key(2), params))
+    play = jax.jit(lambda key, params: record_with_attention(key, env, agent, params, None, read))
+    episode, attention = jax.device_get(play(jax.random.key(2), params))
     return env, episode, attention[:, :HEADS], attention[:, HEADS:]
 
 
 def test_the_network_reads_again_what_the_agent_has_read(heard):
     env, episode, _, values = heard
     decides = np.flatnonzero(episode.states.round[: episode.length] == env.num_rounds)
-    again = values[np.arange(len(decides)), :, np.arange(len(decides))]
-    np.testing.assert_allclose(again, episode.aux["q_values"][decides], rtol=1e-4, atol=1e-5)
+    reread = values[np.arange(len(decides)), :, np.arange(len(decides))]
+    np.testing.assert_allclose(reread, episode.aux["q_values"][decides], rtol=1e-4, atol=1e-5)
 
 
 def test_listeners_attend_to_the_games_before(heard):
@@ -114,7 +114,7 @@ def test_games_are_told_as_they_were_played(heard):
 
 
 @pytest.fixture(scope="module")
-def talked():
+def conversation():
     """Two players with choices of places, several rounds, multi-hot stimuli and no memory."""
     env = gpicljax.make(
         "MetaRG-v0",
@@ -131,8 +131,8 @@ def talked():
     return env, jax.device_get(play(jax.random.key(0)))
 
 
-def test_two_players_talk_about_several_stimuli(talked):
-    env, episode = talked
+def test_two_players_talk_about_several_stimuli(conversation):
+    env, episode = conversation
     stage = games_stage(env, episode)
     data, states = stage.data, episode.states
     assert data["attention"] is None and not data["expects"] and data["rounds"] == 2
@@ -183,24 +183,24 @@ def test_stimuli_tokens_and_games_are_drawn(heard, tmp_path):
       const shape = (token) => glyph(token).innerHTML.split("<title>")[0];
       say(new Set([...Array(20000).keys()].map(shape)).size);
     """
-    said = said_by(browse(text, tmp_path, script))
+    output = said_by(browse(text, tmp_path, script))
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     counts = data["counts"]
-    assert said[0] == f"Support game 1 of {counts[0]}: the speaker speaks|0 0 0|"
-    assert said[1] == f"3|Support game 2 of {counts[0]}: the speaker speaks"
-    sent, arrives, verdict = said[2].split("|")
+    assert output[0] == f"Support game 1 of {counts[0]}: the speaker speaks|0 0 0|"
+    assert output[1] == f"3|Support game 2 of {counts[0]}: the speaker speaks"
+    sent, arrives, verdict = output[2].split("|")
     assert [sent, arrives] == [" ".join(map(str, data[x][5])) for x in ("sent", "heard")]
     marks = {True: "\N{CHECK MARK} right", False: "\N{BALLOT X} wrong (right: "}
     assert marks[data["games"][1]["right"]] in verdict
-    assert said[3:5] == ["true", "3"]
-    step, cards = said[5].split("|")
+    assert output[3:5] == ["true", "3"]
+    step, cards = output[5].split("|")
     assert step == "12" and 1 <= int(cards) <= 4
-    assert said[6] == "true,false"
-    assert said[7] == "20000"
+    assert output[6] == "true,false"
+    assert output[7] == "20000"
 
 
 @in_browser
-def test_what_an_episode_lacks_is_left_out(talked, tmp_path):
+def test_what_an_episode_lacks_is_left_out(conversation, tmp_path):
     script = """
       show(3);
       say(["attention-box", "expected-box", "reply-box"].map((id) => $(id).hidden));
@@ -208,7 +208,7 @@ def test_what_an_episode_lacks_is_left_out(talked, tmp_path):
       show(0);
       say(document.querySelectorAll("#listener .chosen").length);
     """
-    env, episode = talked
-    said = said_by(browse(page_of(env, episode), tmp_path, script))
+    env, episode = conversation
+    output = said_by(browse(page_of(env, episode), tmp_path, script))
     chosen = games_stage(env, episode).data["games"][0]["decision"]
-    assert said == ["true,true,false", str(int(chosen < 2)), "0"]
+    assert output == ["true,true,false", str(int(chosen < 2)), "0"]

@@ -32,7 +32,7 @@ TINY = [
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(meta_rg, "memoryless_accuracy", lambda *_: (0.7, 0.6))
@@ -40,8 +40,8 @@ def finished(tmp_path_factory):
     return folder, folder / "meta_rg" / "quick-MetaRG-v1", results
 
 
-def test_writes_everything(finished):
-    _, run, results = finished
+def test_writes_everything(finished_run):
+    _, run, results = finished_run
     for name in ("learning", "in_context_learning", "listeners", "stimuli", "messages"):
         assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
     summary = json.loads((run / "summary.json").read_text())
@@ -57,34 +57,34 @@ def test_writes_everything(finished):
     assert len(results.history) == 2
 
 
-def test_the_page_tells_the_first_greedy_episode(finished):
-    _, run, results = finished
+def test_the_page_tells_the_first_greedy_episode(finished_run):
+    _, run, results = finished_run
     page = (run / "figures" / "episode.html").read_text()
-    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
     greedy = jax.tree.map(lambda x: x[0, 0], results.measured.games["greedy"])
     games = greedy.valid.sum()
     # Three steps a game but for the last one's feedback; the decision is the second.
-    assert told["last"] == 3 * games - 1 and "structure" in told["words"][0]
-    assert set(told["actions"][1::3]) <= {"same", "different"}
-    assert set(told["actions"][::3] + told["actions"][2::3]) == {"wait"}
-    right = [value > 0 for value in told["reward"][1::3]]
+    assert data["last"] == 3 * games - 1 and "structure" in data["words"][0]
+    assert set(data["actions"][1::3]) <= {"same", "different"}
+    assert set(data["actions"][::3] + data["actions"][2::3]) == {"wait"}
+    right = [value > 0 for value in data["reward"][1::3]]
     assert right == greedy.correct[greedy.valid].tolist()
     assert (
         f"{sum(greedy.correct & greedy.query)} of {sum(greedy.query & greedy.valid)}"
-        == (told["readings"][-1][-1])
+        == (data["readings"][-1][-1])
     )
-    assert "same " in told["readings"][0][1] and len(told["attention"]) == len(told["games"])
-    assert [game["right"] for game in told["games"]] == right
-    assert all(len(game["expected"][0]) == 3 for game in told["games"])
+    assert "same " in data["readings"][0][1] and len(data["attention"]) == len(data["games"])
+    assert [game["right"] for game in data["games"]] == right
+    assert all(len(game["expected"][0]) == 3 for game in data["games"])
     assert "an episode of seed 0" in (run / "summary.md").read_text()
 
 
-def test_saved_listeners_load(finished):
-    _, run, results = finished
+def test_saved_listeners_load(finished_run):
+    _, run, results = finished_run
     loaded = load_agent(run / "agents" / "seed_1")
-    mine, theirs = (jax.tree.leaves(p) for p in (loaded.params, results.params))
-    assert all(np.array_equal(a, b[1]) for a, b in zip(mine, theirs, strict=True))
-    assert loaded.env == results.program.more and loaded.info["training"]["lane"] == 1
+    loaded_leaves, trained_leaves = (jax.tree.leaves(p) for p in (loaded.params, results.params))
+    assert all(np.array_equal(a, b[1]) for a, b in zip(loaded_leaves, trained_leaves, strict=True))
+    assert loaded.env == results.program.more and loaded.info["training"]["seed_index"] == 1
     assert loaded.info["evaluation"]["greedy"] == pytest.approx(
         json.loads((run / "summary.json").read_text())["results"]["S = 1, O = 1"]["greedy"][
             "query by game"
@@ -92,8 +92,8 @@ def test_saved_listeners_load(finished):
     )
 
 
-def test_games_are_those_of_whole_episodes(finished):
-    greedy = finished[2].measured.games["greedy"]
+def test_games_are_those_of_whole_episodes(finished_run):
+    greedy = finished_run[2].measured.games["greedy"]
     assert greedy.valid.shape[:2] == (2, 32)
     games = greedy.valid.sum(-1)
     # Support games come first, without gaps, and every episode has both phases.
@@ -102,16 +102,16 @@ def test_games_are_those_of_whole_episodes(finished):
     assert (np.diff(greedy.query.astype(int), axis=-1)[greedy.valid[..., 1:]] >= 0).all()
 
 
-def test_refuses_an_existing_run(finished, capsys):
+def test_refuses_an_existing_run(finished_run, capsys):
     with pytest.raises(SystemExit) as stop:
-        meta_rg.main([*TINY, f"--runs-dir={finished[0]}"])
+        meta_rg.main([*TINY, f"--runs-dir={finished_run[0]}"])
     assert stop.value.code == 1
     assert "--resume" in capsys.readouterr().err
 
 
-def test_refuses_to_resume_another_configuration(finished, capsys):
+def test_refuses_to_resume_another_configuration(finished_run, capsys):
     with pytest.raises(SystemExit) as stop:
-        meta_rg.main([*TINY, f"--runs-dir={finished[0]}", "--resume", "--vmax=4"])
+        meta_rg.main([*TINY, f"--runs-dir={finished_run[0]}", "--resume", "--vmax=4"])
     assert stop.value.code == 1
     assert "game.max_values" in capsys.readouterr().err
 
@@ -137,8 +137,8 @@ def test_refuses_to_resume_another_configuration(finished, capsys):
 def test_refuses_bad_arguments_before_compiling(arguments, word, capsys, tmp_path):
     with pytest.raises((SystemExit, ValueError)) as stop:
         meta_rg.main([*arguments, f"--runs-dir={tmp_path}"])
-    told = capsys.readouterr().err + str(stop.value)
-    assert word in told.replace("-", "_")
+    message = capsys.readouterr().err + str(stop.value)
+    assert word in message.replace("-", "_")
     assert not list(tmp_path.iterdir())
 
 
@@ -166,8 +166,8 @@ def _records(run):
 
 
 @pytest.mark.slow
-def test_a_killed_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
-    _, undisturbed, _ = finished
+def test_a_killed_run_resumes_as_if_nothing_had_happened(finished_run, tmp_path):
+    _, undisturbed, _ = finished_run
     gpicljax = [sys.executable, "-u", "-m", "gpicljax"]
     command = [*gpicljax, "run", "meta_rg", *TINY, f"--runs-dir={tmp_path}"]
     run = tmp_path / "meta_rg" / "quick-MetaRG-v1"
@@ -179,15 +179,15 @@ def test_a_killed_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
     subprocess.run([*command, "--resume"], check=True, stdout=subprocess.DEVNULL)
     # The undisturbed run was made in this process, on one device instead of one per core.
     assert len(_records(run)) == len(_records(undisturbed))
-    for ours, theirs in zip(_records(run), _records(undisturbed), strict=True):
-        assert ours.keys() == theirs.keys()
-        for name, value in ours.items():
-            np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-5)
+    for resumed_record, expected_record in zip(_records(run), _records(undisturbed), strict=True):
+        assert resumed_record.keys() == expected_record.keys()
+        for name, value in resumed_record.items():
+            np.testing.assert_allclose(value, expected_record[name], rtol=1e-4, atol=1e-5)
     whole = tmp_path / "whole"
     subprocess.run([*command[:-1], f"--runs-dir={whole}"], check=True, stdout=subprocess.DEVNULL)
-    again = whole / "meta_rg" / "quick-MetaRG-v1"
-    assert _records(run) == _records(again)  # bit for bit
-    final = [json.loads((r / "summary.json").read_text())["results"] for r in (run, again)]
+    whole_run = whole / "meta_rg" / "quick-MetaRG-v1"
+    assert _records(run) == _records(whole_run)  # bit for bit
+    final = [json.loads((r / "summary.json").read_text())["results"] for r in (run, whole_run)]
     for results in final:
         results.pop("observations_per_s")
     assert final[0] == final[1]

@@ -1,4 +1,4 @@
-"""What speakers say of every meaning, and how easily somebody new learns it."""
+"""Speakers' messages for every meaning, and how easily somebody new learns them."""
 
 import dataclasses
 import functools
@@ -21,8 +21,8 @@ def speaker(say):
     """Both players; the speaker says a function of its stimulus, times `params`."""
 
     def act(keys, params, carry, timestep):
-        said = params * say(timestep.observation["stimulus"][:, SPEAKER])
-        action = jnp.zeros((len(keys), 2, 4), jnp.int32).at[:, SPEAKER, 1:].set(said)
+        message = params * say(timestep.observation["stimulus"][:, SPEAKER])
+        action = jnp.zeros((len(keys), 2, 4), jnp.int32).at[:, SPEAKER, 1:].set(message)
         return action, {}, carry
 
     return Agent(lambda batch: (), act)
@@ -38,11 +38,11 @@ def test_every_meaning_is_asked_for():
     params = ENV.make_params(min_values=3, max_values=3)
     ask = jax.jit(functools.partial(languages, env=ENV, agent=thirds(), structures=4))
     key = jax.random.key(0)
-    said = jax.device_get(ask(key, params=1, env_params=params))
-    assert said.messages.shape == (4, 27, 3) and (said.counts == 1).all()
+    codes = jax.device_get(ask(key, params=1, env_params=params))
+    assert codes.messages.shape == (4, 27, 3) and (codes.counts == 1).all()
     # A stimulus leaves its section in 0.05 % of all cases.
-    assert (said.messages == meanings(ENV) + 1).mean() > 0.99
-    assert (said.posdis > 0.95).all() and (said.topsim > 0.8).all() and (said.bosdis < 0.5).all()
+    assert (codes.messages == meanings(ENV) + 1).mean() > 0.99
+    assert (codes.posdis > 0.95).all() and (codes.topsim > 0.8).all() and (codes.bosdis < 0.5).all()
     params = ENV.make_params(min_values=2, max_values=3)
     mixed = jax.device_get(ask(key, params=1, env_params=params))
     assert set(mixed.counts.sum(-1)) <= {8, 12, 18, 27} and mixed.counts.sum() < 4 * 27
@@ -57,13 +57,13 @@ def test_every_sample_is_spoken_of():
     ask = jax.jit(
         lambda key: utterances(key, env, ends, 1, params, structures=2, samples=env.max_samples)
     )
-    said = jax.device_get(ask(jax.random.key(0)))
-    assert said.messages.shape == said.stimuli.shape == (2, 27, 3, 3)
-    assert (said.messages == np.where(said.stimuli > 0, 6, 1)).all()
-    exists = said.counts > 0
-    assert exists.sum() == 16 and (said.num_values == 2).all()
+    codes = jax.device_get(ask(jax.random.key(0)))
+    assert codes.messages.shape == codes.stimuli.shape == (2, 27, 3, 3)
+    assert (codes.messages == np.where(codes.stimuli > 0, 6, 1)).all()
+    exists = codes.counts > 0
+    assert exists.sum() == 16 and (codes.num_values == 2).all()
     # Of two samples there are, the third is the first again.
-    first, second, third = np.moveaxis(said.stimuli[exists], 1, 0)
+    first, second, third = np.moveaxis(codes.stimuli[exists], 1, 0)
     assert (first == third).all() and (first != second).all()
 
 
@@ -74,7 +74,7 @@ def test_a_code_is_learnt_and_noise_is_not():
     samples = jnp.stack([space, space], 1)
     stimuli = (2 * samples + 1) / 3 - 1 + 0.05 * jax.random.normal(key, samples.shape)
     noise = jax.random.randint(key, samples.shape, 1, 4)
-    both = jnp.stack([samples + 1, noise])
+    codes = jnp.stack([samples + 1, noise])
 
     @jax.jit
     @jax.vmap
@@ -83,21 +83,21 @@ def test_a_code_is_learnt_and_noise_is_not():
             key, messages, stimuli, ~query, query, vocab_size=3, epochs=200, learning_rate=3e-3
         )
 
-    learnt = jax.device_get(learn(both))
+    learnt = jax.device_get(learn(codes))
     assert learnt.support.shape == (2, 200)
     # Twenty combinations teach the others only in part.
-    assert learnt.query[0] > 0.6 and learnt.seen[0] > 0.9
+    assert learnt.query[0] > 0.6 and learnt.learnt[0] > 0.9
     assert abs(learnt.query[1] - 0.5) < 0.2
 
 
 def test_what_is_refused():
-    said, seen, ones = jnp.ones((4, 1, 3), jnp.int32), jnp.zeros((4, 1, 2)), jnp.ones(4)
+    sent, inputs, mask = jnp.ones((4, 1, 3), jnp.int32), jnp.zeros((4, 1, 2)), jnp.ones(4)
     for arguments, words in (
-        ((said[0], seen, ones, ones), "messages"),
-        ((said, seen[:2], ones, ones), "stimuli"),
-        ((said, seen, ones[:2], ones), "support"),
+        ((sent[0], inputs, mask, mask), "messages"),
+        ((sent, inputs[:2], mask, mask), "stimuli"),
+        ((sent, inputs, mask[:2], mask), "support"),
     ):
         with pytest.raises(ValueError, match=words):
             ease_of_acquisition(jax.random.key(0), *arguments, vocab_size=3)
     with pytest.raises(ValueError, match="epochs: got 0"):
-        ease_of_acquisition(jax.random.key(0), said, seen, ones, ones, vocab_size=3, epochs=0)
+        ease_of_acquisition(jax.random.key(0), sent, inputs, mask, mask, vocab_size=3, epochs=0)

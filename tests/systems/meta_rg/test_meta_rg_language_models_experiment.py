@@ -20,17 +20,17 @@ def test_decisions_by_cell_and_seed(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(experiment, "language_model", model)
     arguments = [*SMALL, "--runs-dir", str(tmp_path), "--name", "a"]
-    found = experiment.main(arguments)
-    assert set(found) == {"O=1 S=1 same first", "O=1 S=1 different first"}
-    same, different = found.values()
+    results = experiment.main(arguments)
+    assert set(results) == {"O=1 S=1 same first", "O=1 S=1 different first"}
+    same, different = results.values()
     # Whoever takes the first word says "same" in one order, "different" in the other.
     assert [table.says_same for table in same + different] == [1.0, 0.0]
     assert [table.games for table in same] == [table.games for table in different]
-    for one, other in zip(same, different, strict=True):
-        assert one.accuracy == one.always_same and other.accuracy == 1 - one.accuracy
-        assert one.balanced_accuracy == other.balanced_accuracy == 0.5
-    said = capsys.readouterr().out
-    assert "first word" in said and "O=1 S=1 different first" in said
+    for first, second in zip(same, different, strict=True):
+        assert first.accuracy == first.always_same and second.accuracy == 1 - first.accuracy
+        assert first.balanced_accuracy == second.balanced_accuracy == 0.5
+    output = capsys.readouterr().out
+    assert "first word" in output and "O=1 S=1 different first" in output
     folder = tmp_path / "meta_rg_language_models" / "a"
     assert {path.name for path in folder.glob("O=1*")} == {
         "O=1_S=1_same_first", "O=1_S=1_different_first",
@@ -38,7 +38,7 @@ def test_decisions_by_cell_and_seed(tmp_path, capsys, monkeypatch):
     assert sum(fake.requests for fake in models) > 0
     # The same flags ask for nothing that is there.
     models.clear()
-    assert experiment.main(arguments) == found
+    assert experiment.main(arguments) == results
     assert sum(fake.requests for fake in models) == 0
 
 
@@ -49,8 +49,8 @@ def test_a_served_model_is_priced_asked_and_stopped(tmp_path, capsys):
         flags = [*SMALL, "--runs-dir", str(tmp_path), "--llm.prompts", "same-first"]
         flags += [f"--llm.endpoint={endpoint}", "--llm.model=same"]
         assert experiment.main([*flags, "--dry-run"]) == {}
-        said = capsys.readouterr().out
-        expected = int(re.search(r"same: (\d+) requests, about", said)[1])
+        output = capsys.readouterr().out
+        expected = int(re.search(r"same: (\d+) requests, about", output)[1])
         assert model.requests == 0 and not [*tmp_path.iterdir()]
         experiment.main([*flags, "--llm.max-queries=3"])
         assert "Asking stopped at --llm.max-queries 3" in capsys.readouterr().out
@@ -69,10 +69,10 @@ def test_ctrl_c_writes_the_cells_that_are_whole(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(experiment, "language_model", model)
     with pytest.raises(SystemExit) as error:
         experiment.main([*SMALL, "--runs-dir", str(tmp_path), "--name", "a"])
-    said = capsys.readouterr().out
-    assert error.value.code == 130 and "goes on where it was left" in said
+    output = capsys.readouterr().out
+    assert error.value.code == 130 and "goes on where it was left" in output
     written = [path.read_text() for path in tmp_path.rglob("*.md")]
-    assert any("O=1 S=1 same first" in text for text in (*written, said))
+    assert any("O=1 S=1 same first" in text for text in (*written, output))
 
 
 @pytest.mark.parametrize(

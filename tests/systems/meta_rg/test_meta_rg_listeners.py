@@ -49,10 +49,10 @@ def scores(env_id, shots=1, values=(2, 5), **static):
     return measured
 
 
-def assert_close(ours, error, expected, its_error=1.0):
+def assert_close(value, error, expected, its_error=1.0):
     assert error <= 1
     combined = np.hypot(error, its_error)
-    assert abs(ours - expected) <= 3 * combined, (ours, error, expected)
+    assert abs(value - expected) <= 3 * combined, (value, error, expected)
 
 
 @pytest.mark.parametrize("env_id", daily(["MetaRG-v1"], ["MetaRG-v0", "MetaRG-v1"]))

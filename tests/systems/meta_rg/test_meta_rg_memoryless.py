@@ -1,4 +1,4 @@
-"""What single decisions of Meta-Referential Games give away to a classifier without memory."""
+"""A classifier without memory at single decisions of Meta-Referential Games."""
 
 import functools
 

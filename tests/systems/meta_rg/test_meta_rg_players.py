@@ -54,7 +54,7 @@ METHODS = {
 def test_every_way_to_learn_runs(method, tmp_path, monkeypatch):
     paged = method != "reinforce"
     if not paged:  # The page of an episode is a program of its own; the other methods write it.
-        monkeypatch.setattr(meta_rg_players, "recorded", lambda *_: jnp.zeros(()))
+        monkeypatch.setattr(meta_rg_players, "record_with_attention", lambda *_: jnp.zeros(()))
         monkeypatch.setattr(players_report, "replay", lambda *_: "no page")
     outcome = meta_rg_players.main(
         [*TINY, *METHODS[method], f"--method={method}", f"--runs-dir={tmp_path}"]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from written_episodes import GAMES, QUERY, SUPPORT, play, written
+from written_episodes import GAMES, QUERY, SUPPORT, play, skeleton_of
 
 import gpicljax
 from gpicljax.systems.meta_rg.env import language, structure
@@ -32,26 +32,26 @@ def test_steps_and_messages_of_a_game(rounds, feedback):
     per_game = rounds + 1 + feedback
     time = np.arange(GAMES * per_game - feedback)
     stage, game = time % per_game, time // per_game
-    seen, info = steps["observation"], steps["info"]
-    np.testing.assert_array_equal(seen["round"], stage)
+    observation, info = steps["observation"], steps["info"]
+    np.testing.assert_array_equal(observation["round"], stage)
     np.testing.assert_array_equal(info["game"], game)
     np.testing.assert_array_equal(info["decided"], stage == rounds)
-    np.testing.assert_array_equal(seen["phase"], game >= len(SUPPORT))
+    np.testing.assert_array_equal(observation["phase"], game >= len(SUPPORT))
     np.testing.assert_array_equal(info["query"], game >= len(SUPPORT))
     np.testing.assert_array_equal(steps["target"], np.asarray(SUPPORT + QUERY)[game])
     # It ends with the last decision; the feedback to that is the terminal observation.
     np.testing.assert_array_equal(steps["terminated"], time == time[-1])
 
     # What is said at one step is heard at the next, and stays until the game is over.
-    told = posdis(steps["target"])
+    messages = posdis(steps["target"])
     if rounds == 1:
-        sent = np.where(stage[:, None] == 0, 0, told)
+        sent = np.where(stage[:, None] == 0, 0, messages)
     else:  # a window that slides on with the round
-        first, second = told[:, :2], told[:, 1:]
+        first, second = messages[:, :2], messages[:, 1:]
         sent = np.where(stage[:, None] == 1, first, second)
         sent = np.where(stage[:, None] == 0, 0, sent)
     heard = np.take_along_axis(task.heard[None], sent[..., None], 2)[..., 0]
-    np.testing.assert_array_equal(seen["message"], heard)
+    np.testing.assert_array_equal(observation["message"], heard)
 
 
 def test_rewards_and_what_is_remembered_of_the_last_game():
@@ -64,10 +64,10 @@ def test_rewards_and_what_is_remembered_of_the_last_game():
     np.testing.assert_array_equal(steps["reward"], expected)
     np.testing.assert_array_equal(steps["info"]["correct"], right & deciding)
     assert sorted(set(expected)) == [-2, 0, 1]
-    seen = steps["observation"]
+    shown = steps["observation"]
     result, reward = 0, 0.0
     for t in time:
-        assert (seen["previous_result"][t], seen["previous_reward"][t]) == (result, reward)
+        assert (shown["previous_result"][t], shown["previous_reward"][t]) == (result, reward)
         if deciding[t]:
             result, reward = 1 + right[t], expected[t]
 
@@ -114,7 +114,7 @@ def keyless(played):
 @functools.cache
 def games(distractors, samples=1, game=1, same_view=True, descriptive=True):
     """One game of a written episode, drawn 4,000 times."""
-    skeleton = written(SUPPORT, QUERY, repeated=[SUPPORT[1]])
+    skeleton = skeleton_of(SUPPORT, QUERY, repeated=[SUPPORT[1]])
     table = jnp.arange(60.0).reshape(3, 5, 4)
     draw = functools.partial(
         draw_game,
@@ -148,8 +148,8 @@ def test_targets_distractors_and_answers(distractors, game):
         expected = slots / (slots + 1) if answer == slots else 1 / (slots + 1) / slots
         assert abs((drawn.answer == answer).mean() - expected) <= share_error(expected)
     # The speaker's distractors are the listener's, in another order where the target is missing.
-    both = np.sort(drawn.speaker_latents @ (25, 5, 1)), np.sort(drawn.listener_latents @ (25, 5, 1))
-    np.testing.assert_array_equal(both[0][present], both[1][present])
+    keys = np.sort(drawn.speaker_latents @ (25, 5, 1)), np.sort(drawn.listener_latents @ (25, 5, 1))
+    np.testing.assert_array_equal(keys[0][present], keys[1][present])
     if distractors:
         meanings = drawn.speaker_latents[:, 1:] @ (25, 5, 1)
         assert (meanings != np.dot(target, (25, 5, 1))).all()
@@ -158,13 +158,13 @@ def test_targets_distractors_and_answers(distractors, game):
     if distractors == 0:
         support, listed = [*SUPPORT, SUPPORT[1]], game >= 5
         places = [t for t in support + QUERY * listed if t != target]
-        other = drawn.listener_latents[~present][:, 0]
+        non_matches = drawn.listener_latents[~present][:, 0]
         for t in set(places):
             expected = places.count(t) / len(places)
-            share = (other == t).all(-1).mean()
-            error = 4 * np.sqrt(expected * (1 - expected) / other.shape[0])
+            share = (non_matches == t).all(-1).mean()
+            error = 4 * np.sqrt(expected * (1 - expected) / non_matches.shape[0])
             assert abs(share - expected) <= error
-        assert {tuple(t) for t in other.tolist()} == set(places)
+        assert {tuple(t) for t in non_matches.tolist()} == set(places)
 
 
 def test_slots_are_permuted_uniformly():
@@ -204,8 +204,8 @@ def test_multi_hot_stimuli_tell_the_latents():
     blocks = steps["observation"]["stimulus"].reshape(-1, 3, 5)
     np.testing.assert_array_equal(blocks.sum(-1), 1)
     np.testing.assert_array_equal(blocks.argmax(-1)[feedback], steps["target"][feedback])
-    other = steps["state"].game.listener_latents[:, 0]
-    np.testing.assert_array_equal(blocks.argmax(-1)[~feedback], other[~feedback])
+    listener_latents = steps["state"].game.listener_latents[:, 0]
+    np.testing.assert_array_equal(blocks.argmax(-1)[~feedback], listener_latents[~feedback])
 
 
 @pytest.mark.parametrize("stimulus", ["categorical", "pseudoword"])
@@ -224,15 +224,15 @@ def test_names_stand_for_values_and_are_drawn_anew(stimulus):
     assert np.abs(middle - names.mean()).max() < 4 * spread
     task, steps = play(env)
     space = env.observation_space()["stimulus"]
-    seen = steps["observation"]["stimulus"]
-    assert bool(jax.vmap(space.contains)(seen).all())
+    stimuli = steps["observation"]["stimulus"]
+    assert bool(jax.vmap(space.contains)(stimuli).all())
     feedback = steps["round"] == 2
-    known = np.asarray(task.table)[np.arange(3), steps["target"][feedback]]  # [T, 3, O]
+    target_names = np.asarray(task.table)[np.arange(3), steps["target"][feedback]]  # [T, 3, O]
     if stimulus == "pseudoword":
-        known, seen = np.asarray(structure.spell(known)), seen.reshape(-1, 3, 4)
-        right = (known == seen[feedback][:, :, None]).all(-1)
+        target_names, stimuli = np.asarray(structure.spell(target_names)), stimuli.reshape(-1, 3, 4)
+        right = (target_names == stimuli[feedback][:, :, None]).all(-1)
     else:
-        right = known == seen[feedback][..., None]
+        right = target_names == stimuli[feedback][..., None]
     assert right.any(-1).all()
 
 
@@ -243,7 +243,7 @@ def test_names_stand_for_values_and_are_drawn_anew(stimulus):
 def test_ablations_of_the_channel(channel):
     # The same target in every game: what is heard differs by the channel only.
     env = gpicljax.make("MetaRG-v0", ablations=True)
-    skeleton = written([SUPPORT[1]] * 6, [QUERY[0]])
+    skeleton = skeleton_of([SUPPORT[1]] * 6, [QUERY[0]])
     task, steps = play(env, skeleton=skeleton, games=7, channel=channel)
     heard = steps["observation"]["message"]
     deciding, feedback = heard[1::3][:6], heard[2::3][:6]
@@ -264,7 +264,7 @@ def test_ablations_of_the_channel(channel):
 
 def test_a_random_channel_breaks_the_equality_of_tokens():
     env = gpicljax.make("MetaRG-v0", ablations=True)
-    skeleton = written([(0, 0, 0), SUPPORT[1]], [(1, 1, 1)])
+    skeleton = skeleton_of([(0, 0, 0), SUPPORT[1]], [(1, 1, 1)])
     equal = []
     for seed in range(30):
         _, steps = play(env, skeleton=skeleton, games=3, seed=seed, channel="random")

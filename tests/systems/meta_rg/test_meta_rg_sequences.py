@@ -31,7 +31,7 @@ def test_sequences_are_what_stepping_shows(name):
         params = dataclasses.replace(params, channel=jnp.int32(1))
 
     @jax.jit
-    def both(key):
+    def shown_and_stepped(key):
         games = game_sequence(key, env, params, games=GAMES, episodes=EPISODES)
         decisions = jax.random.randint(key, (GAMES,), 0, env.num_decisions, jnp.int32)
         shown = game_observations(env, games, rule_messages(env, games), decisions)
@@ -42,18 +42,18 @@ def test_sequences_are_what_stepping_shows(name):
             first, task = jax.tree.map(lambda x: x[game], (games.state, games.task))
             fresh = games.start[game] & (state.index != first.index)
             state = jax.tree.map(lambda a, b: jnp.where(fresh, a, b), first, state)
-            seen = env.observe(state, task)
+            observation = env.observe(state, task)
             decided = state.round == env.num_rounds
             following = env.transition(key, state, decisions[game], task).state
             over = (place + 1) % (env.num_rounds + 1 + env.feedback) == 0
-            return (following, game + over), (seen, decided)
+            return (following, game + over), (observation, decided)
 
         start = jax.tree.map(lambda x: x[0], games.state)
         length = GAMES * (env.num_rounds + 1 + env.feedback)
         _, (stepped, _) = jax.lax.scan(step, (start, jnp.int32(0)), jnp.arange(length))
         return games, shown, stepped
 
-    games, shown, stepped = jax.device_get(both(jax.random.key(3)))
+    games, shown, stepped = jax.device_get(shown_and_stepped(jax.random.key(3)))
     assert games.start.sum() >= 2 and games.valid.any() and games.start[0]
     assert games.query.any() and not games.query[games.start].any()
     real = np.repeat(games.valid, shown["round"].shape[1])

@@ -60,17 +60,17 @@ def skeletons(shots, samples, values=PAPER, **static):
 
 
 def places(skeleton):
-    """Which entries of `targets` are support and query games, `bool[N, G]`."""
+    """Masks of the support and of the query games in `targets`, `bool[N, G]`."""
     game = np.arange(skeleton.targets.shape[1])
     support = game < skeleton.num_support[:, None]
     return support, ~support & (game < skeleton.num_games[:, None])
 
 
-def assert_mean(ours, mean, sd, count):
-    """The mean of independent `ours` against a mean of `count` values of deviation `sd`."""
-    ours = np.asarray(ours, float).ravel()
-    error = np.sqrt(sd**2 / count + ours.var() / ours.size)
-    assert abs(ours.mean() - mean) <= 3 * error, (ours.mean(), mean, error)
+def assert_mean(values, mean, sd, count):
+    """Asserts that independent values agree with a mean of `count` values of deviation `sd`."""
+    values = np.asarray(values, float).ravel()
+    error = np.sqrt(sd**2 / count + values.var() / values.size)
+    assert abs(values.mean() - mean) <= 3 * error, (values.mean(), mean, error)
 
 
 # Lengths -----------------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def test_shares_of_unique_and_of_covered_tuples(phase, shots, samples, values, u
     listed = places(skeleton)[phase == "query"]
     size = phase_sizes(skeleton.num_values)[phase == "query"]
     targets = np.where(listed, skeleton.targets, -1)
-    seen = np.stack([(targets == index).any(1) for index in range(125)]).sum(0)
+    num_seen = np.stack([(targets == index).any(1) for index in range(125)]).sum(0)
     # Stated to two digits, of samples of about 400 episodes.
-    for share, expected in ((seen / listed.sum(1), unique), (seen / size, covered)):
+    for share, expected in ((num_seen / listed.sum(1), unique), (num_seen / size, covered)):
         error = share.std() * np.sqrt(1 / 400 + 1 / EPISODES)
         assert abs(share.mean() - expected) <= 3 * error + 0.005, (share.mean(), expected)
 
@@ -257,8 +257,8 @@ def test_how_often_what_does_not_match_in_a_query_game_is_of_the_support_list(
     """
     skeleton = skeletons(shots, samples, values)
     _, query = places(skeleton)
-    others = skeleton.num_games[:, None] - skeleton.count
-    share = np.where(query, skeleton.num_support[:, None] / np.maximum(others, 1), 0)
+    num_others = skeleton.num_games[:, None] - skeleton.count
+    share = np.where(query, skeleton.num_support[:, None] / np.maximum(num_others, 1), 0)
     games = query.sum()
     mean = share.sum() / games
     residual = np.where(query, share - mean, 0).sum(1)
@@ -477,8 +477,8 @@ def test_a_language_of_bins_passes_only_an_open_channel(kind):
     else:
         assert abs(percent - 50) <= 3
     present = games.answer == 0
-    found = (decision == 0)[present].mean()
+    hit_rate = (decision == 0)[present].mean()
     if kind == "position":
-        assert abs(found - 1 / 216) <= 4 * np.sqrt(1 / 216 / present.sum())
+        assert abs(hit_rate - 1 / 216) <= 4 * np.sqrt(1 / 216 / present.sum())
     elif kind == "shared":
-        assert 1 / 120 < found < 1 / 20
+        assert 1 / 120 < hit_rate < 1 / 20

@@ -1,4 +1,4 @@
-"""How disentangled stimuli are, as a user asks for it; and what is refused."""
+"""Measures of disentangled stimuli, as a user asks for them, and refusals."""
 
 import json
 
@@ -13,8 +13,8 @@ def test_measures_are_tabled(tmp_path):
     )
     results = json.loads((outcome.run.path / "summary.json").read_text())["results"]
     assert set(results) == {"scs, O = 2, all", "mhe, O = 1, all"}
-    for found in results.values():
-        assert set(found) == set(meta_rg_stimuli.MEASURES)
+    for measures in results.values():
+        assert set(measures) == set(meta_rg_stimuli.MEASURES)
     assert min(results["scs, O = 2, all"]["FactorVAE score"]) == 1
     assert "| scs | 2 | all |" in (outcome.run.path / "summary.md").read_text()
 

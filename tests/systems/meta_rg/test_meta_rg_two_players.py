@@ -24,7 +24,7 @@ def choices(seed=0, low=0, high=6):
     return actions
 
 
-def ended(message):
+def zero_after_end(message):
     """Everything after the first 0 becomes 0."""
     return np.where(np.cumprod(message != 0, axis=-1), message, 0)
 
@@ -34,7 +34,7 @@ def through(permutation, sent):
 
 
 def persisting(sent):
-    """What is seen at each step if messages are sent in round 0 and cleared between games."""
+    """The messages at each step if they are sent in round 0 and cleared between games."""
     return np.concatenate([np.zeros_like(sent[:1]), sent[:-1]]) * DECIDING[:, None] + (
         np.concatenate([np.zeros_like(sent[:2]), sent[:-2]]) * FEEDBACK[:, None]
     )
@@ -44,16 +44,16 @@ def persisting(sent):
 def test_messages_pass_the_channel(listener_speaks):
     actions = choices()
     task, steps = play(make(listener_speaks=listener_speaks), actions)
-    seen = steps["observation"]["message"]
-    speaker, listener = (persisting(ended(actions[:, player, 1:])) for player in (0, 1))
+    messages = steps["observation"]["message"]
+    speaker, listener = (persisting(zero_after_end(actions[:, player, 1:])) for player in (0, 1))
     assert (speaker[DECIDING] != actions[TALKING][:, 0, 1:]).any(), "some sentences end early"
-    np.testing.assert_array_equal(seen[:, 1], through(task.heard, speaker))
+    np.testing.assert_array_equal(messages[:, 1], through(task.heard, speaker))
     if listener_speaks:
         # The inverse permutation: what the speaker hears would be heard as what was said.
-        np.testing.assert_array_equal(through(task.heard, seen[:, 0]), listener)
+        np.testing.assert_array_equal(through(task.heard, messages[:, 0]), listener)
         assert listener.any()
     else:
-        np.testing.assert_array_equal(seen[:, 0], speaker)  # its own words
+        np.testing.assert_array_equal(messages[:, 0], speaker)  # its own words
 
 
 def test_only_the_decision_of_the_listener_counts_and_only_when_due():
@@ -66,29 +66,29 @@ def test_only_the_decision_of_the_listener_counts_and_only_when_due():
     np.testing.assert_array_equal(steps["reward"], np.stack([expected, expected], 1))
 
     # The speaker's decisions, and whatever either says out of turn, change nothing.
-    other = choices(seed=1)
-    other[DECIDING, 1, 0] = actions[DECIDING, 1, 0]
-    other[TALKING, 0, 1:] = actions[TALKING, 0, 1:]
-    _, again = play(make(), other)
+    other_actions = choices(seed=1)
+    other_actions[DECIDING, 1, 0] = actions[DECIDING, 1, 0]
+    other_actions[TALKING, 0, 1:] = actions[TALKING, 0, 1:]
+    _, other_steps = play(make(), other_actions)
     for name, value in steps["observation"].items():
-        np.testing.assert_array_equal(again["observation"][name], value)
-    np.testing.assert_array_equal(again["reward"], steps["reward"])
+        np.testing.assert_array_equal(other_steps["observation"][name], value)
+    np.testing.assert_array_equal(other_steps["reward"], steps["reward"])
 
 
 def test_what_is_announced_is_heard_beside_what_is_said_and_changes_nothing_else():
     done, announced = choices(), choices(seed=2)
     task, plain = play(make(), done)
     _, steps = play(make(announces=True), np.concatenate([done, announced], axis=-1))
-    seen = steps["observation"]
-    as_announced = persisting(ended(announced[:, 0, 1:]))
-    np.testing.assert_array_equal(seen["announced"][:, 1], through(task.heard, as_announced))
-    assert seen["announced"].any() and (seen["announced"] != seen["message"]).any()
+    shown = steps["observation"]
+    as_announced = persisting(zero_after_end(announced[:, 0, 1:]))
+    np.testing.assert_array_equal(shown["announced"][:, 1], through(task.heard, as_announced))
+    assert shown["announced"].any() and (shown["announced"] != shown["message"]).any()
     np.testing.assert_array_equal(steps["reward"], plain["reward"])
-    masks = seen.pop("action_mask")
+    masks = shown.pop("action_mask")
     np.testing.assert_array_equal(masks[:, :, :4], masks[:, :, 4:])
     np.testing.assert_array_equal(masks[:, :, :4], plain["observation"].pop("action_mask"))
     for name, value in plain["observation"].items():
-        np.testing.assert_array_equal(seen[name], value)
+        np.testing.assert_array_equal(shown[name], value)
     with pytest.raises(ValueError, match="announces: got True"):
         gpicljax.make("MetaRG-v0", announces=True)
 
@@ -97,8 +97,8 @@ def test_messages_of_fixed_length():
     env = make(rules=GameRules(fixed_length=True))
     actions = choices()
     task, steps = play(env, actions)
-    said = actions[:, 0, 1:]
-    whole = np.where((said > 0).all(1, keepdims=True), said, 0)
+    messages = actions[:, 0, 1:]
+    whole = np.where((messages > 0).all(1, keepdims=True), messages, 0)
     assert (whole[TALKING] == 0).any()
     heard = steps["observation"]["message"][:, 1]
     np.testing.assert_array_equal(heard, through(task.heard, persisting(whole)))
@@ -133,25 +133,25 @@ def test_masks_of_the_paper(listener_speaks):
 @jax.jit
 def side_by_side(key, task):
     """An episode of random decisions in both views, the player speaking as the rule does."""
-    one, two = gpicljax.make("MetaRG-v0"), make()
+    env, players = gpicljax.make("MetaRG-v0"), make()
     wait = jnp.full((4,), 2, jnp.int32)
 
     def body(states, inputs):
         key, decision = inputs
         a, b = states
-        talk = wait.at[1:].set(two.privileged(b, task)["speaker_latents"][0] + 1)
+        talk = wait.at[1:].set(players.privileged(b, task)["speaker_latents"][0] + 1)
         actions = jnp.stack([jnp.where(b.round == 0, talk, wait), wait.at[0].set(decision)])
-        moved = one.transition(key, a, decision, task), two.transition(key, b, actions, task)
-        views = one.observe(a, task), jax.tree.map(lambda x: x[1], two.observe(b, task))
+        moved = (env.transition(key, a, decision, task), players.transition(key, b, actions, task))
+        views = (env.observe(a, task), jax.tree.map(lambda x: x[1], players.observe(b, task)))
         rewards = moved[0].reward, moved[1].reward[1]
-        seen = tuple(
+        outputs = tuple(
             ({**view, "action_mask": 0}, reward, move.terminated, move.info)
             for view, reward, move in zip(views, rewards, moved, strict=True)
         )
-        return (moved[0].state, moved[1].state), seen
+        return (moved[0].state, moved[1].state), outputs
 
-    states = one.initial(key, task), two.initial(key, task)
-    longest = int(one.horizon())
+    states = env.initial(key, task), players.initial(key, task)
+    longest = int(env.horizon())
     keys = jax.random.split(key, longest)
     decisions = jax.random.randint(key, (longest,), 0, 2, jnp.int32)
     return states[0].skeleton.num_games, jax.lax.scan(body, states, (keys, decisions))[1]

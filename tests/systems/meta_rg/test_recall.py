@@ -24,18 +24,18 @@ def made(**static):
     return env, jax.jit(env.sample_task), jax.jit(env.reset), jax.jit(env.step)
 
 
-def episode(seed=0, answer=lambda told: int(told["answer"]), **static):
-    """An episode played by hand: the task, and `(observation, told, action, step)` of each step."""
+def episode(seed=0, answer=lambda facts: int(facts["answer"]), **static):
+    """An episode played by hand: the task, and steps of `(observation, facts, action, step)`."""
     env, sample_task, reset, step = made(**static)
     key = jax.random.key(seed)
     task = sample_task(key, env.default_params)
     observation, state = reset(key, task)
     steps = []
     while not steps or not steps[-1][3].terminated:
-        told = jax.device_get(env.privileged(state, task))
-        action = answer(told) if told["asking"] else env.wait
+        facts = jax.device_get(env.privileged(state, task))
+        action = answer(facts) if facts["asking"] else env.wait
         made_step = step(key, state, jnp.int32(action), task)
-        steps.append((jax.device_get(observation), told, action, made_step))
+        steps.append((jax.device_get(observation), facts, action, made_step))
         observation, state = made_step.observation, made_step.state
         assert not made_step.truncated and len(steps) <= env.horizon()
     return task, steps
@@ -53,14 +53,14 @@ def test_an_episode_step_by_step(case):
     static = {"stimulus": stimulus, "rules": rules}
     # Right, wrong, right ...: answers by the sum of the latents, which are as good as random.
     task, steps = episode(
-        seed=3, answer=lambda told: int(told["answer"] + told["latents"].sum()) % 3, **static
+        seed=3, answer=lambda facts: int(facts["answer"] + facts["latents"].sum()) % 3, **static
     )
     env = made(**static)[0]
     waiting = np.arange(4) == 3
     previous, shots = 0, []
-    for t, (seen, told, action, step) in enumerate(steps):
-        assert bool(told["asking"]) == (t % 2 == 1)
-        latents, i = told["latents"], told["dimension"]
+    for t, (observation, facts, action, step) in enumerate(steps):
+        assert bool(facts["asking"]) == (t % 2 == 1)
+        latents, i = facts["latents"], facts["dimension"]
         if t % 2:
             assert (latents == steps[t - 1][1]["latents"]).all()
             shown = (np.arange(2) == i) * 1.0
@@ -68,16 +68,16 @@ def test_an_episode_step_by_step(case):
             shown = np.asarray(task.values)[np.arange(2), latents]
         if stimulus == "ohe":
             shown = np.repeat(shown, 3) if t % 2 else (np.arange(3) == latents[:, None]).ravel()
-        np.testing.assert_array_equal(seen["stimulus"], shown)
-        assert seen["previous_result"] == previous
+        np.testing.assert_array_equal(observation["stimulus"], shown)
+        assert observation["previous_result"] == previous
         mask = np.ones(4, bool) if rules == "reference" else waiting == (t % 2 == 0)
-        np.testing.assert_array_equal(seen["action_mask"], mask)
+        np.testing.assert_array_equal(observation["action_mask"], mask)
         right = t % 2 == 1 and int(action) == int(latents[i])
         worth = {"paper": (0, 1), "reference": (-1, 0)}[rules][right] if t % 2 else 0
         assert step.reward == worth and step.info["correct"] == right
-        assert step.info["answered"] == t % 2 and step.info["shot"] == told["shot"]
+        assert step.info["answered"] == t % 2 and step.info["shot"] == facts["shot"]
         previous = (2 if right else 1) if t % 2 else previous
-        shots += [int(told["shot"])] * (t % 2 == 0)
+        shots += [int(facts["shot"])] * (t % 2 == 0)
     assert {step.info["correct"].item() for *_, step in steps[1::2]} == {True, False}
     assert shots == [0] * (len(shots) // 2) + [1] * (len(shots) // 2)
     assert "asked for dimension" in env.describe(steps[-1][3].state, task)
@@ -87,7 +87,7 @@ def test_an_episode_step_by_step(case):
 
 def test_each_shot_shows_the_whole_space_once():
     task, steps = episode()
-    tuples = [tuple(told["latents"]) for _, told, *_ in steps[::2]]
+    tuples = [tuple(facts["latents"]) for _, facts, *_ in steps[::2]]
     space = sorted(np.ndindex(*task.num_values.tolist()))
     shots = tuples[: len(space)], tuples[len(space) :]
     assert [sorted(shot) for shot in shots] == [space, space] and shots[0] != shots[1]
@@ -125,8 +125,8 @@ def test_order_and_questions_are_uniform(rules):
     else:
         assert (np.sort(shown, -1) == np.arange(9)).all()
     assert (np.abs(counts - expected) <= 4 * np.sqrt(expected)).all()
-    asked = state.asked[:, :, :valid].mean()
-    assert abs(asked - 0.5) < 3 * 0.5 / np.sqrt(2 * valid * episodes)
+    question_share = state.dimensions[:, :, :valid].mean()
+    assert abs(question_share - 0.5) < 3 * 0.5 / np.sqrt(2 * valid * episodes)
 
 
 def test_oracles_and_chance_agree_with_closed_forms():
@@ -152,8 +152,8 @@ def test_oracles_and_chance_agree_with_closed_forms():
     nearest = 1 - 3 / 9 + 1 / 9 / 3
     # Right unless a lower value is still unseen: with m = 3 tuples of each value, the value of rank
     # 0 always, of rank 1 unless its game comes before all 3 of one value, of rank 2 of one of two.
-    one, two = 1 / 4, 2 * 1 / 4 - 1 / 7
-    ranking = 1 - (0 + one + two) / 3
+    rank_1_unseen, rank_2_unseen = 1 / 4, 2 * 1 / 4 - 1 / 7
+    ranking = 1 - (0 + rank_1_unseen + rank_2_unseen) / 3
     expected = [[nearest, ranking, 1 / 3], [1, 1, 1 / 3]]
     assert (np.abs(mean - expected) <= 3 * error).all(), (mean, error)
 

@@ -26,13 +26,13 @@ TINY = [
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     return folder / "recall" / "quick-scs-lstm", recall.main([*TINY, f"--runs-dir={folder}"])
 
 
-def test_writes_everything(finished):
-    run, outcome = finished
+def test_writes_everything(finished_run):
+    run, outcome = finished_run
     for name in ("learning", "first_shot"):
         assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
     results = json.loads((run / "summary.json").read_text())["results"]
@@ -47,8 +47,8 @@ def test_writes_everything(finished):
     assert len(outcome.history) == 2 and "second_shot" in outcome.history[0]
 
 
-def test_games_are_those_of_whole_episodes(finished):
-    games = finished[1].measured["greedy"]
+def test_games_are_those_of_whole_episodes(finished_run):
+    games = finished_run[1].measured["greedy"]
     assert games.answered.shape == (2, 32, 2 * 27)
     played = games.answered.sum(-1)
     assert np.array_equal(games.answered, np.arange(54) < played[..., None])
@@ -57,11 +57,11 @@ def test_games_are_those_of_whole_episodes(finished):
     assert np.array_equal(2 * second, played) and played.min() >= 2 * 8
 
 
-def test_saved_agents_load(finished):
-    run, outcome = finished
+def test_saved_agents_load(finished_run):
+    run, outcome = finished_run
     loaded = load_agent(run / "agents" / "seed_1")
-    mine, theirs = (jax.tree.leaves(p) for p in (loaded.params, outcome.params))
-    assert all(np.array_equal(a, b[1]) for a, b in zip(mine, theirs, strict=True))
+    loaded_leaves, trained_leaves = (jax.tree.leaves(p) for p in (loaded.params, outcome.params))
+    assert all(np.array_equal(a, b[1]) for a, b in zip(loaded_leaves, trained_leaves, strict=True))
     assert loaded.env == outcome.program.more
     results = json.loads((run / "summary.json").read_text())["results"]
     assert loaded.info["evaluation"]["greedy"] == results["greedy"]["second shot"][1]

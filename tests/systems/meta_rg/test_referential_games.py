@@ -30,8 +30,8 @@ from gpicljax.vector import VectorEnv
 
 
 def game(phase, stimulus, message=(1, 2, 0), result=0):
-    seen = {"phase": phase, "stimulus": np.array([stimulus]), "previous_result": result}
-    return seen | {"message": np.array(message)}
+    observation = {"phase": phase, "stimulus": np.array([stimulus]), "previous_result": result}
+    return observation | {"message": np.array(message)}
 
 
 def test_a_listener_sees_the_past_but_not_the_speakers_stimulus():
@@ -67,7 +67,7 @@ def test_a_speaker_says_what_can_be_said():
     session = SpeakerSession(vocab_size=6, length=3)
     assert "you see [0.500]" in session.question(game(0, 0.5))[1].content
     assert session.hear("[MESSAGE: 7]") == [0, 0, 0] and session.invalid == 1
-    session.decided(game(0, 0.5, result=2))
+    session.add_decision(game(0, 0.5, result=2))
     text = session.question(game(0, 0.75))[1].content
     assert "You said [0, 0, 0]; your partner decided rightly." in text
     for text in ("[MESSAGE: 6 1 2]", "[MESSAGE: [6, 1, 2]]", "[MESSAGE: 6.0, 1., +2]"):
@@ -83,8 +83,8 @@ def test_confusion_tells_a_bias_from_ignorance():
     assert always.balanced_accuracy == 0.5 and always.says_same == 1
     # What is not valid is wrong, and in neither answer.
     valid = np.arange(40) % 2 == 0
-    some = confusion(answer, answer, valid)
-    assert some.accuracy == 0.5 and some.same == (15, 0, 15) and some.different == (0, 5, 5)
+    half = confusion(answer, answer, valid)
+    assert half.accuracy == 0.5 and half.same == (15, 0, 15) and half.different == (0, 5, 5)
     assert np.isnan(confusion(answer[:0], answer[:0], valid[:0]).accuracy)
     with pytest.raises(ValueError, match="answer: got"):
         confusion(answer, answer[:3], valid)
@@ -100,8 +100,8 @@ def test_episodes_are_played_by_models(tmp_path):
     games = played.support.games + played.query.games
     assert played.episodes == 4 and games == model.requests and played.invalid > 0
     assert played.support.same[1] == played.query.different[1] == 0
-    again = play_listener(jax.random.key(0), vec, model, tmp_path / "listener")
-    assert again == played and games == model.requests
+    repeated = play_listener(jax.random.key(0), vec, model, tmp_path / "listener")
+    assert repeated == played and games == model.requests
 
     # A listener that learns from what it is shown understands who says the same of the same.
     env = gpicljax.make("MetaRG-v0", view="players", max_values=2, num_dims=2)
@@ -132,15 +132,15 @@ def test_episodes_are_played_by_models(tmp_path):
 def test_a_listener_without_numbers_and_the_rule_beside_it(stimulus, looks, pattern, tmp_path):
     """Names reach the model as text; the nearest-stimulus rule plays the very same games."""
     env = gpicljax.make("MetaRG-v1", stimulus=stimulus, max_values=3)
-    vec, said = VectorEnv(env, 4, resets="fresh"), []
+    vec, requests = VectorEnv(env, 4, resets="fresh"), []
 
     def answer(messages, seed):
-        said.append(messages)
+        requests.append(messages)
         return '{"meaning": "same"}'
 
     played = play_listener(jax.random.key(0), vec, FakeModel(answer), tmp_path)
-    assert all(looks in system.content for system, _ in said)
-    assert all(re.search(pattern, user.content) for _, user in said)
+    assert all(looks in system.content for system, _ in requests)
+    assert all(re.search(pattern, user.content) for _, user in requests)
     rule = play_rule(jax.random.key(0), vec, rule_listener(env, nearest_rule(env)))
     assert rule.episodes == played.episodes == 4
     assert [sum(x) for x in rule.query] == [sum(x) for x in played.query]

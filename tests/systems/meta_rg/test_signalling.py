@@ -44,7 +44,7 @@ CONFIG = signalling.SignallingConfig(
 
 
 @functools.cache
-def compiled(config):
+def programs_of(config):
     """The trainer, and its compiled functions: whether a speaker learns is traced."""
     draw = game_sequences(ENV, config.games, config.episodes, config.copies)
     trainer = signalling.signalling_trainer(config, GAME, LISTENING, draw)
@@ -53,14 +53,14 @@ def compiled(config):
     return trainer, init, jax.jit(trainer.update)
 
 
-def trained(config, learns=1.0):
+def train_once(config, learns=1.0):
     """A state and the next one, metrics, and the trainer."""
-    trainer, init, update = compiled(config)
+    trainer, init, update = programs_of(config)
     state = init(jax.random.key(0), strip_weak_types(signalling.SignallingData(PARAMS, learns)))
     return state, *update(state), trainer
 
 
-def moved(before, after, part):
+def change(before, after, part):
     pairs = zip(*map(jax.tree.leaves, (before.params[part], after.params[part])), strict=True)
     return max(float(abs(a - b).max()) for a, b in pairs)
 
@@ -68,17 +68,17 @@ def moved(before, after, part):
 @pytest.mark.parametrize("speaker", daily(["reinforce"], signalling.LEARNING))
 def test_only_who_is_to_learn_learns(speaker):
     config = dataclasses.replace(CONFIG, speaker=speaker)
-    before, after, metrics, trainer = trained(config)
-    assert moved(before, after, "speaker") > 1e-3 and moved(before, after, "listener") > 1e-3
+    before, after, metrics, trainer = train_once(config)
+    assert change(before, after, "speaker") > 1e-3 and change(before, after, "listener") > 1e-3
     assert set(metrics) >= {"decision", "feedback", "entropy"}
     assert trainer.observations == 2 * 2 * 10 * 3
-    before, after, _, _ = trained(config, learns=0.0)
-    assert moved(before, after, "speaker") == 0 and moved(before, after, "listener") > 1e-3
+    before, after, _, _ = train_once(config, learns=0.0)
+    assert change(before, after, "speaker") == 0 and change(before, after, "listener") > 1e-3
 
 
 def test_sequences_are_what_the_agents_do_in_the_game():
     # The same parameters in the players' view: the listener's Q-values at every decision.
-    state, _, _, _ = trained(CONFIG, learns=0.0)
+    state, _, _, _ = train_once(CONFIG, learns=0.0)
     players = dataclasses.replace(ENV, view="players")
     vec = gpicljax.VectorEnv(players, 3, params=PARAMS, privileged=True)
     agent = signalling.players_agent(CONFIG, GAME, LISTENING)
@@ -94,36 +94,36 @@ def test_sequences_are_what_the_agents_do_in_the_game():
     steps = 3 * 6
 
     @jax.jit
-    def both(params):
+    def play_records(params):
         start = start_rollout(jax.random.key(1), vec, agent)
         played = play(vec, agent, params, start, max_steps=steps, trials=1, keep=keep)
         return jax.tree.map(lambda x: x[:, 0], played.records)
 
-    kept = jax.device_get(both(state.params))
+    kept = jax.device_get(play_records(state.params))
     observation = kept["timestep"].observation
 
     def games(x):  # [B, T, ...] -> [G, B, R, ...]
         return np.moveaxis(x.reshape(3, 6, 3, *x.shape[2:]), 0, 1)
 
-    own = {name: games(value[:, :, LISTENER]) for name, value in observation.items()}
-    own["action_mask"] = own["action_mask"][..., 0, : ENV.num_decisions + 1]
+    listener_view = {name: games(value[:, :, LISTENER]) for name, value in observation.items()}
+    listener_view["action_mask"] = listener_view["action_mask"][..., 0, : ENV.num_decisions + 1]
     last = np.roll(kept["action"][:, :, LISTENER, 0], 1, axis=1)
     last[:, 0] = -1
     rewards = games(kept["timestep"].reward[:, :, LISTENER])
-    shown = AgentInput(own, games(last), rewards)
+    shown = AgentInput(listener_view, games(last), rewards)
     tokens = ENV.vocab_size + 1
     # A channel that leads from what the speaker says to what was heard.
     stimulus = games(observation["stimulus"][:, :, SPEAKER])[:, :, 0]
-    said = games(kept["action"][:, :, SPEAKER, 1:])[:, :, 0]
-    heard = own["message"][:, :, 1]
-    channel = np.zeros((*said.shape, tokens), np.int32)
-    np.put_along_axis(channel, said[..., None], heard[..., None], -1)
+    messages = games(kept["action"][:, :, SPEAKER, 1:])[:, :, 0]
+    heard = listener_view["message"][:, :, 1]
+    channel = np.zeros((*messages.shape, tokens), np.int32)
+    np.put_along_axis(channel, messages[..., None], heard[..., None], -1)
     starts = np.zeros((6, 3), bool)
     starts[0] = True
     inputs = GameInputs(shown, starts, stimulus, channel, np.zeros(channel.shape))
-    still = signalling.PlayersInputs(inputs, np.zeros((6, 3)))
-    out, _ = jax.jit(network.unroll)(state.params, None, jax.tree.map(jnp.asarray, still), None)
-    np.testing.assert_array_equal(out.message, said)
+    batch = signalling.PlayersInputs(inputs, np.zeros((6, 3)))
+    out, _ = jax.jit(network.unroll)(state.params, None, jax.tree.map(jnp.asarray, batch), None)
+    np.testing.assert_array_equal(out.message, messages)
     q_values = games(kept["q_values"])[:, :, 1, : ENV.num_decisions]
     np.testing.assert_allclose(out.logits, q_values, atol=1e-5)
 

@@ -24,24 +24,24 @@ def games(rng, episodes=30, length=20):
 
 def test_equals_a_loop_over_episodes():
     correct, valid, query = games(np.random.default_rng(0))
-    ours = zsct_accuracy(correct, valid, query)
-    for phase, mask in ((ours.query, valid & query), (ours.support, valid & ~query)):
-        each = [c[m] for c, m in zip(correct, mask, strict=True) if m.any()]
-        shares = [c.mean() for c in each]
-        np.testing.assert_allclose(phase.by_game, np.concatenate(each).mean(), rtol=1e-5)
+    score = zsct_accuracy(correct, valid, query)
+    for phase, mask in ((score.query, valid & query), (score.support, valid & ~query)):
+        episode_games = [c[m] for c, m in zip(correct, mask, strict=True) if m.any()]
+        shares = [c.mean() for c in episode_games]
+        np.testing.assert_allclose(phase.by_game, np.concatenate(episode_games).mean(), rtol=1e-5)
         np.testing.assert_allclose(phase.by_episode, np.mean(shares), rtol=1e-5)
         np.testing.assert_allclose(phase.by_episode_error, stats.sem(shares), rtol=1e-4)
-        assert (int(phase.games), int(phase.episodes)) == (mask.sum(), len(each))
+        assert (int(phase.games), int(phase.episodes)) == (mask.sum(), len(episode_games))
 
 
 def test_weightings_differ_as_they_should():
     # One episode of 1 game, won; one of 3 games, all lost.
     correct = np.array([[True, False, False], [False, False, False]])
     valid = np.array([[True, False, False], [True, True, True]])
-    ours = zsct_accuracy(correct, valid, np.ones((2, 3), bool)).query
-    assert float(ours.by_game) == 0.25
-    assert float(ours.by_episode) == 0.5
-    assert float(ours.by_episode_error) == pytest.approx(0.5)
+    score = zsct_accuracy(correct, valid, np.ones((2, 3), bool)).query
+    assert float(score.by_game) == 0.25
+    assert float(score.by_episode) == 0.5
+    assert float(score.by_episode_error) == pytest.approx(0.5)
 
 
 def test_padding_and_the_other_phase_change_nothing():
@@ -58,22 +58,22 @@ def test_padding_and_the_other_phase_change_nothing():
 def test_clustered_errors_match_the_spread_of_repeated_studies():
     study = jax.jit(jax.vmap(zsct_accuracy))
     rng = np.random.default_rng(2)
-    many = [games(rng, episodes=60) for _ in range(600)]
-    ours = study(*(jnp.stack(x) for x in zip(*many, strict=True))).query
+    studies = [games(rng, episodes=60) for _ in range(600)]
+    score = study(*(jnp.stack(x) for x in zip(*studies, strict=True))).query
     # 600 studies: the standard deviation is known to 3 %, the mean error to less.
-    np.testing.assert_allclose(np.mean(ours.by_game_error), np.std(ours.by_game), rtol=0.12)
-    np.testing.assert_allclose(np.mean(ours.by_episode_error), np.std(ours.by_episode), rtol=0.12)
+    np.testing.assert_allclose(np.mean(score.by_game_error), np.std(score.by_game), rtol=0.12)
+    np.testing.assert_allclose(np.mean(score.by_episode_error), np.std(score.by_episode), rtol=0.12)
     # Treating the games as independent would claim too much.
-    p, n = np.mean(ours.by_game), np.mean(ours.games)
-    assert np.mean(ours.by_game_error) > 1.15 * np.sqrt(p * (1 - p) / n)
+    p, n = np.mean(score.by_game), np.mean(score.games)
+    assert np.mean(score.by_game_error) > 1.15 * np.sqrt(p * (1 - p) / n)
 
 
 def test_empty_phase_and_single_episode():
-    ours = zsct_accuracy(*(np.ones((1, 4), bool) for _ in range(3)))
-    assert float(ours.query.by_game) == 1
-    assert np.isnan([ours.query.by_game_error, ours.query.by_episode_error]).all()
-    assert np.isnan([ours.support.by_game, ours.support.by_episode]).all()
-    assert (int(ours.support.games), int(ours.support.episodes)) == (0, 0)
+    score = zsct_accuracy(*(np.ones((1, 4), bool) for _ in range(3)))
+    assert float(score.query.by_game) == 1
+    assert np.isnan([score.query.by_game_error, score.query.by_episode_error]).all()
+    assert np.isnan([score.support.by_game, score.support.by_episode]).all()
+    assert (int(score.support.games), int(score.support.episodes)) == (0, 0)
 
 
 def test_jit_vmap_and_types():
@@ -83,9 +83,9 @@ def test_jit_vmap_and_types():
     assert together.query.by_episode.shape == (3,)
     assert not together.query.by_episode.weak_type
     assert together.query.games.dtype == jnp.int32
-    for s, alone in enumerate(seeds):
+    for s, seed_games in enumerate(seeds):
         for a, b in zip(
-            jax.tree.leaves(together), jax.tree.leaves(zsct_accuracy(*alone)), strict=True
+            jax.tree.leaves(together), jax.tree.leaves(zsct_accuracy(*seed_games)), strict=True
         ):
             np.testing.assert_allclose(a[s], b, rtol=1e-6)
     with jax.enable_x64(True):

@@ -14,7 +14,7 @@ QUERY = [(1, 3, 0), (3, 3, 3), (1, 0, 1)]
 GAMES = len(SUPPORT) + len(QUERY)
 
 
-def written(support=SUPPORT, query=QUERY, num_values=(4, 4, 4), repeated=()):
+def skeleton_of(support=SUPPORT, query=QUERY, num_values=(4, 4, 4), repeated=()):
     """The skeleton of an episode with these targets."""
     cap = 8
     index = [int(np.dot(t, (25, 5, 1))) for t in [*support, *repeated, *query]]
@@ -26,15 +26,15 @@ def written(support=SUPPORT, query=QUERY, num_values=(4, 4, 4), repeated=()):
         first.append((0 if game < num_support else num_support) + pool[side].index(target))
         count.append(pool[side].count(target))
 
-    def padded(values, fill):
+    def pad(values, fill):
         return jnp.asarray(values + [fill] * (2 * cap - len(values)), INDEX)
 
     return Skeleton(
         num_values=jnp.asarray(num_values, jnp.int32),
-        targets=padded(index, 0),
-        first=padded(first, 0),
-        count=padded(count, 1),
-        pool=padded(pool, jnp.iinfo(INDEX).max),
+        targets=pad(index, 0),
+        first=pad(first, 0),
+        count=pad(count, 1),
+        pool=pad(pool, jnp.iinfo(INDEX).max),
         num_support=jnp.int32(num_support),
         num_games=jnp.int32(len(index)),
         query_pool=jnp.asarray([0, len(index)], jnp.int32),
@@ -56,7 +56,7 @@ def player(env):
             answer = state.game.answer
             chosen = jnp.where(right, answer, (answer + 1) % env.num_decisions)
             action = jnp.where(action < 0, chosen, action)
-            seen = {
+            step_record = {
                 "observation": env.observe(state, task),
                 "state": state,
                 "answer": answer,
@@ -64,7 +64,7 @@ def player(env):
                 "target": state.game.speaker_latents[0],
             }
             _, state, reward, terminated, _, info = env.step(key, state, action, task)
-            return state, {**seen, "reward": reward, "terminated": terminated, "info": info}
+            return state, {**step_record, "reward": reward, "terminated": terminated, "info": info}
 
         return task, jax.lax.scan(body, state, (actions, right))[1]
 
@@ -77,6 +77,6 @@ def play(env, actions=None, *, right=None, seed=0, skeleton=None, games=GAMES, c
         shape = () if env.view == "listener" else (2, 1 + env.message_length)
         actions = np.full((steps, *shape), -1)
     right = np.ones(steps, bool) if right is None else right
-    skeleton = written() if skeleton is None else skeleton
+    skeleton = skeleton_of() if skeleton is None else skeleton
     actions, channel = jnp.asarray(actions, jnp.int32), jnp.int32(CHANNELS.index(channel))
     return jax.device_get(player(env)(jax.random.key(seed), skeleton, actions, right, channel))

@@ -21,8 +21,8 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     ANSWER,
     PATTERN,
     TEXT,
-    ConversationRules,
     Question,
+    TaskRules,
 )
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
 
@@ -67,15 +67,15 @@ class Line:
 
 
 class ReplayResult(NamedTuple):
-    """What was said and thought of it.
+    """The environment's bytes and its judgement of the learner's.
 
     Attributes:
-      said: the environment's bytes, one more than the learner's.
+      output: the environment's bytes, one more than the learner's.
       rewards: as many; the one with a byte is for the learner's byte before it.
       solved: for each instance that ended, whether it was solved.
     """
 
-    said: bytes
+    output: bytes
     rewards: list[int]
     solved: list[bool]
 
@@ -94,13 +94,13 @@ def _row(pool: str, parts: Sequence[str], size: int) -> jax.Array:
     return jnp.asarray(tokens)
 
 
-def _fields(pool: str, line: Line, said: Sequence[str]) -> dict[str, jax.Array]:
+def _fields(pool: str, line: Line, parts: Sequence[str]) -> dict[str, jax.Array]:
     """The fields of a question, its cursor apart."""
     pattern = np.zeros((4, 3), np.uint8)
     for place, text in enumerate(line.patterns):
         pattern[place, : len(text)] = list(text.encode("latin-1"))
     return {
-        "text": _row(pool, said, TEXT),
+        "text": _row(pool, parts, TEXT),
         "answer": _row(pool, _parts(line.answer), ANSWER),
         "pattern": jnp.asarray(pattern.reshape(PATTERN)),
         "acceptor": jnp.int32(_ACCEPTORS.index(line.accepts)),
@@ -139,8 +139,8 @@ def replay(
     data = jnp.asarray(np.frombuffer(pool.ljust(size).encode("latin-1"), np.uint8))
     table = tasks.table(corrected)
 
-    def asked(line: Line, said: Sequence[str], cursor: jax.Array) -> Question:
-        return pose(**_fields(pool, line, said), cursor=cursor)
+    def question_of(line: Line, parts: Sequence[str], cursor: jax.Array) -> Question:
+        return pose(**_fields(pool, line, parts), cursor=cursor)
 
     def line_of(instance: int, number: int) -> Line:
         check(instance < len(script), "script", f"{len(script)} instances", "as many as are begun")
@@ -148,31 +148,29 @@ def replay(
         check(number < len(lines), f"script[{instance}]", f"{len(lines)} lines", "one per question")
         return lines[number]
 
-    def rules_of(instance: int) -> ConversationRules:
+    def rules_of(instance: int) -> TaskRules:
         task = ALL_NAMES.index(script[instance][0])
-        return ConversationRules(
-            *(jnp.int32(table[name][task]) for name in ConversationRules._fields)
-        )
+        return TaskRules(*(jnp.int32(table[name][task]) for name in TaskRules._fields))
 
     instance, number, zero = 0, 0, jnp.zeros((), jnp.int32)
     line = line_of(0, 0)
     parts = [line.question]
-    question, rule = asked(line, parts, zero), rules_of(0)
-    talk = conversation.first_progress(rule.know)
-    said, rewards, solved = bytearray(), [0], []
-    byte, question, talk = speak(data, question, talk)
-    said.append(int(byte))
+    question, rule = question_of(line, parts, zero), rules_of(0)
+    progress = conversation.first_progress(rule.know)
+    output, rewards, solved = bytearray(), [0], []
+    byte, question, progress = speak(data, question, progress)
+    output.append(int(byte))
     for reply in learner:
-        heard = hear(data, rule, question, talk, jnp.int32(reply))
-        talk = heard.progress
+        heard = hear(data, rule, question, progress, jnp.int32(reply))
+        progress = heard.progress
         rewards.append(int(heard.reward))
         if bool(heard.starts_next):
-            solved.append(int(talk.result) == 1)
+            solved.append(int(progress.result) == 1)
             instance, number = instance + 1, 0
             line = line_of(instance, 0)
             rule, parts = rules_of(instance), [line.question]
-            talk = conversation.first_progress(rule.know)
-            question = asked(line, parts, zero)
+            progress = conversation.first_progress(rule.know)
+            question = question_of(line, parts, zero)
         elif bool(heard.is_feedback_due) or bool(heard.is_question_due):
             parts = parts if bool(heard.keeps_text) else []
             if bool(heard.is_late):
@@ -183,10 +181,10 @@ def replay(
                 number += 1
                 line = line_of(instance, number)
                 parts = [*parts, line.question]
-            question = asked(line, parts, question.cursor if bool(heard.keeps_text) else zero)
-        byte, question, talk = speak(data, question, talk)
-        said.append(int(byte))
-    return ReplayResult(bytes(said), rewards, solved)
+            question = question_of(line, parts, question.cursor if bool(heard.keeps_text) else zero)
+        byte, question, progress = speak(data, question, progress)
+        output.append(int(byte))
+    return ReplayResult(bytes(output), rewards, solved)
 
 
 def _parts(answer: str) -> list[str]:

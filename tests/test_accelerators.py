@@ -1,4 +1,4 @@
-"""What accelerators run: the same results as a CPU, from programs that suit them.
+"""Accelerators give the same results as a CPU, from programs that suit them.
 
 None is needed here. Programs are lowered for them, and where a CPU has a branch of its own, the
 other one is run on the CPU.
@@ -34,8 +34,8 @@ def others_branch(monkeypatch):
     jax.clear_caches()
 
 
-def played(vec, steps=150):
-    """Everything that random actions lead to."""
+def random_timesteps(vec, steps=150):
+    """The timesteps of random actions."""
     space = vec.env.action_space()
 
     def step(carry, key):
@@ -73,7 +73,7 @@ def test_accelerators_start_the_same_episodes_as_a_cpu(env_id, kinds, changes, r
     def timesteps():
         env = gpicljax.make(env_id)
         params = env.make_params(**changes)
-        return played(gpicljax.VectorEnv(env, 24, params=params, **kinds))
+        return random_timesteps(gpicljax.VectorEnv(env, 24, params=params, **kinds))
 
     on_cpu = timesteps()
     request.getfixturevalue("others_branch")
@@ -88,35 +88,35 @@ def test_an_accelerator_plays_the_episodes_of_a_cpu(env_id):
     def timesteps(device):
         with jax.default_device(device):
             vec = gpicljax.VectorEnv(env_id, 24, resets="bank", bank_size=32)
-            return jax.device_get(played(vec, steps=30))
+            return jax.device_get(random_timesteps(vec, steps=30))
 
-    def compare(there, here):
-        close = np.isclose(there.astype("float64"), here.astype("float64"), 1e-3, 1e-3)
+    def compare(device, cpu):
+        close = np.isclose(device.astype("float64"), cpu.astype("float64"), 1e-3, 1e-3)
         # A ray of MazeWorld can meet an edge on one of them alone.
-        assert close.mean() >= (0.999 if here.dtype == np.uint8 else 1)
+        assert close.mean() >= (0.999 if cpu.dtype == np.uint8 else 1)
 
-    there, here = timesteps(jax.devices()[0]), timesteps(jax.devices("cpu")[0])
-    jax.tree.map(compare, there, here)
+    on_accelerator, on_cpu = timesteps(jax.devices()[0]), timesteps(jax.devices("cpu")[0])
+    jax.tree.map(compare, on_accelerator, on_cpu)
 
 
 def test_what_only_few_need_is_made_for_all_unless_it_is_expensive(others_branch):
     def loops(make):
         need, current = jnp.zeros(64, bool), jnp.zeros(64, jnp.float32)
-        replaced = lambda need: batching.update_compacted(need, current, make, 8)  # noqa: E731
-        return str(jax.make_jaxpr(replaced)(need)).count("while")
+        update = lambda need: batching.update_compacted(need, current, make, 8)  # noqa: E731
+        return str(jax.make_jaxpr(update)(need)).count("while")
 
     def long(indices):
         sums = jnp.ones((indices.size, 1 + batching.EVERYWHERE), jnp.float32).cumsum(1)
         return sums[:, -1]
 
-    def searched(indices):
+    def search(indices):
         return jax.vmap(lambda i: jax.lax.while_loop(lambda x: x < 9, lambda x: x + 1, i))(
             indices
         ).astype(jnp.float32)
 
     assert loops(lambda indices: jnp.sin(indices.astype(jnp.float32))) == 0
     assert loops(long) == 1
-    assert loops(searched) == 2
+    assert loops(search) == 2
 
 
 @pytest.mark.parametrize("window", [None, 1100])
@@ -139,7 +139,7 @@ def test_attention_of_accelerators_goes_through_all_keys_to_the_same_result(
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), on_cpu, elsewhere)
 
 
-def lowered(function, *arguments):
+def lowered_program(function, *arguments):
     """The program for a GPU and a TPU, which need not be there; the host must not be asked."""
     return jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda", "tpu"))
 
@@ -167,8 +167,8 @@ def test_every_environment_can_be_lowered_for_accelerators_without_the_host(env_
     actions = jax.eval_shape(
         lambda key: jax.vmap(vec.env.action_space().sample)(jax.random.split(key, 4)), KEY
     )
-    init = lowered(lambda key: vec.renew(*vec.init(key)), KEY)
-    step = lowered(vec.step, vstate, actions)
+    init = lowered_program(lambda key: vec.renew(*vec.init(key)), KEY)
+    step = lowered_program(vec.step, vstate, actions)
     # By default, an accelerator rounds what it multiplies to eleven bits or fewer.
     for line in (init.as_text() + step.as_text()).splitlines():
         assert "stablehlo.dot" not in line or "precision = [HIGHEST, HIGHEST]" in line
@@ -196,7 +196,7 @@ def test_every_update_can_be_lowered_for_accelerators_without_the_host(name):
     )
     trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     state = jax.eval_shape(lambda key: trainer.init(key, algorithm.hparams()), KEY)
-    lowered(trainer.update, state)
+    lowered_program(trainer.update, state)
 
 
 def test_a_program_that_asks_the_host_is_found():
@@ -204,7 +204,7 @@ def test_a_program_that_asks_the_host_is_found():
         return jax.pure_callback(np.zeros, jax.ShapeDtypeStruct((2,), jnp.float32), 2)
 
     with pytest.raises(NotImplementedError, match="callback"):
-        lowered(asking)
+        lowered_program(asking)
 
 
 BUDGETS = {
@@ -230,12 +230,12 @@ CHEAP = [(env_id, "bank") for env_id in BUDGETS] + [
 
 
 def compiled_for(machine, function, *arguments):
-    """What it became, compiled for a machine; skips without its compiler."""
+    """The report on a function compiled for a machine; skips without its compiler."""
     try:
-        there = targets.target(machine)
+        target = targets.target(machine)
     except ModuleNotFoundError as error:
         pytest.skip(str(error))
-    return targets.report(targets.compile_for(there, function, *arguments))
+    return targets.report(targets.compile_for(target, function, *arguments))
 
 
 def compiled_steps(machine, env_id, resets, num_envs=1024):
@@ -260,10 +260,10 @@ def compiled_steps(machine, env_id, resets, num_envs=1024):
 @pytest.mark.slow
 @pytest.mark.parametrize(("env_id", "resets"), CHEAP)
 def test_a_gpu_starts_few_kernels_for_a_step_and_never_asks_the_host(env_id, resets):
-    made = compiled_steps("h100", env_id, resets)
-    kernels = made.program.main_loop.body.kernels
+    report = compiled_steps("h100", env_id, resets)
+    kernels = report.program.main_loop.body.kernels
     print(f"\n{env_id}, {resets}: {kernels} kernels a step")
-    assert made.data_loops == 0
+    assert report.data_loops == 0
     assert kernels <= BUDGETS[env_id][resets == "fresh"]
 
 
@@ -271,9 +271,9 @@ def test_a_gpu_starts_few_kernels_for_a_step_and_never_asks_the_host(env_id, res
 @pytest.mark.parametrize(("env_id", "most"), [("MetaLanguage-v0", 150), ("MetaRG-v1", 60)])
 @pytest.mark.parametrize("resets", ["bank", "fresh"])
 def test_small_arrays_fill_the_tiles_of_a_tpu(env_id, most, resets):
-    made = compiled_steps("v5e", env_id, resets)
-    print(f"\n{env_id}, {resets}: {made.temporary_bytes / 2**20:.0f} MiB of temporaries")
-    assert made.temporary_bytes < most * 2**20
+    report = compiled_steps("v5e", env_id, resets)
+    print(f"\n{env_id}, {resets}: {report.temporary_bytes / 2**20:.0f} MiB of temporaries")
+    assert report.temporary_bytes < most * 2**20
 
 
 ACTING = [
@@ -344,12 +344,12 @@ def test_a_step_has_hardly_more_kernels_than_that_of_gymnax(env_id, more):
     env, params = gymnax.make(env_id)
     space = env.action_space(params)
 
-    def each(function, key, *arguments):
+    def over_batch(function, key, *arguments):
         return jax.vmap(function)(jax.random.split(key, 1024), *arguments)
 
     def step(state, key):
-        action = each(space.sample, key)
-        _, state, reward, done, *_ = each(
+        action = over_batch(space.sample, key)
+        _, state, reward, done, *_ = over_batch(
             lambda key, state, action: env.step(key, state, action, params), key, state, action
         )
         return state, (reward, done)
@@ -358,8 +358,8 @@ def test_a_step_has_hardly_more_kernels_than_that_of_gymnax(env_id, more):
     def steps(state, key):
         return jax.lax.scan(step, state, jax.random.split(key, 1000))
 
-    _, state = jax.eval_shape(lambda key: each(lambda key: env.reset(key, params), key), KEY)
-    theirs = compiled_for("h100", steps, state, KEY).program.main_loop.body.kernels
-    ours = compiled_steps("h100", env_id, "bank").program.main_loop.body.kernels
-    print(f"\n{env_id}: {ours} kernels a step, gymnax {theirs}")
-    assert ours <= theirs + more
+    _, state = jax.eval_shape(lambda key: over_batch(lambda key: env.reset(key, params), key), KEY)
+    gymnax_kernels = compiled_for("h100", steps, state, KEY).program.main_loop.body.kernels
+    kernels = compiled_steps("h100", env_id, "bank").program.main_loop.body.kernels
+    print(f"\n{env_id}: {kernels} kernels a step, gymnax {gymnax_kernels}")
+    assert kernels <= gymnax_kernels + more

@@ -86,12 +86,12 @@ def test_keys_act_until_the_episode_is_over(game):
 
 
 def test_the_map_is_shown_when_asked_for(game):
-    (seen,) = game.pictures().values()
-    assert seen.shape == (4, 10, 3) and seen[0, 0, 0] == 255
+    (view,) = game.pictures().values()
+    assert view.shape == (4, 10, 3) and view[0, 0, 0] == 255
     game.press("1")
     game.press("m")
-    seen, above = game.pictures().values()
-    assert seen[0, 2, 0] == 255 and above[0, 0, 0] == 10
+    view, above = game.pictures().values()
+    assert view[0, 2, 0] == 255 and above[0, 0, 0] == 10
     game.press("m")
     assert list(game.pictures()) == ["what the agent sees"]
 
@@ -133,10 +133,10 @@ def test_what_cannot_be_played_is_refused():
 )
 def test_what_draws_no_pictures_is_played_in_words(env_id, words):
     game = PlaySession(gpicljax.make(env_id))
-    assert game.pictures() == {} and words in game.said()
+    assert game.pictures() == {} and words in game.words()
     game.press("1")
     assert game.steps == 1 and words in screen(game, 200, 24).replace("1 of", "0 of")
-    assert situation(game)["said"] == game.said()
+    assert situation(game)["said"] == game.words()
 
 
 def test_without_words_the_observation_is_shown():
@@ -144,7 +144,7 @@ def test_without_words_the_observation_is_shown():
         def describe(self, state, task):
             raise NotImplementedError
 
-    assert PlaySession(Silent()).said() == "observation: [0.0]"
+    assert PlaySession(Silent()).words() == "observation: [0.0]"
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ def test_the_page_is_served_here_only(game):
         assert status == 200 and b"A &lt;corridor&gt;" in page and b"{{" not in page
         assert not re.search(rb"https?://", page)
         status, content = ask("POST", "/key", "1")
-        now = json.loads(content)
-        assert now["facts"]["step"] == "1" and now["said"] == ""
-        (picture,) = now["pictures"].values()
+        state = json.loads(content)
+        assert state["facts"]["step"] == "1" and state["said"] == ""
+        (picture,) = state["pictures"].values()
         assert picture["uri"].startswith("data:image/png;base64,") and picture["width"] == 10
         assert ask("GET", "/etc/passwd")[0] == 404
         assert ask("POST", "/other", "1")[0] == 400
@@ -200,8 +200,8 @@ def test_the_page_is_served_here_only(game):
         assert b"answers requests for 127.0.0.1" in ask("GET", "/", Host="elsewhere.example")[1]
         for method, path in (("POST", "/key"), ("GET", "/")):
             assert ask(method, path, "1", Host="elsewhere.example")[0] == 403
-        now = json.loads(ask("POST", "/key", "m")[1])
-        assert now["facts"]["step"] == "1" and now["said"] == "cell 1"
+        state = json.loads(ask("POST", "/key", "m")[1])
+        assert state["facts"]["step"] == "1" and state["said"] == "cell 1"
     finally:
         web.shutdown()
         web.server_close()
@@ -226,8 +226,8 @@ def test_half_blocks_show_two_pixels_each():
 def test_the_terminal_game_reads_arrows_and_ends():
     env = gpicljax.make("FrozenLake-v1", is_slippery=False)
     game, shown = PlaySession(env), []
-    others = "\x1b[H", "\x1b[3~", "\x1bx"  # Home, Delete, Alt-x
-    keys = iter("\x1b[B" + "\x1bOC" + "x" + "".join(others) + "q" + "\x1b[B")
+    other_keys = "\x1b[H", "\x1b[3~", "\x1bx"  # Home, Delete, Alt-x
+    keys = iter("\x1b[B" + "\x1bOC" + "x" + "".join(other_keys) + "q" + "\x1b[B")
     play_in_terminal(game, lambda: next(keys), shown.append, lambda: (60, 20))
     assert game.steps == 2 and len(shown) == 7
     assert "step 2" in shown[-1] and "quit" in shown[-1] and shown[0] != shown[1]
@@ -272,26 +272,26 @@ sys.exit(main(["Parrot-v0", "--terminal"]))
 def test_the_terminal_is_left_by_ctrl_c(awaited, keys, code, shown, child_environment):
     """While it compiles, and among keys of which arrows are none of a stream's."""
     pty = pytest.importorskip("pty")
-    mine, theirs = pty.openpty()
+    parent_end, child_end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", TERMINAL],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=child_end,
+        stdout=child_end,
+        stderr=child_end,
         env=child_environment,
     )
-    os.close(theirs)
+    os.close(child_end)
     text, sent = "", False
     with contextlib.suppress(OSError):  # the other side was closed
-        while said := os.read(mine, 4096):
-            text += said.decode(errors="replace")
+        while output := os.read(parent_end, 4096):
+            text += output.decode(errors="replace")
             if not sent and awaited in text:
                 sent = True
-                os.write(mine, keys.encode())
+                os.write(parent_end, keys.encode())
     assert process.wait(60) == code, text
     assert shown in text and ("Output : é" in text) == (code == 0), text
     assert not shown or "step 2" not in text
-    os.close(mine)
+    os.close(parent_end)
 
 
 def test_a_stream_of_bytes_is_played_byte_by_byte():

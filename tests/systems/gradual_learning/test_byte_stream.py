@@ -361,7 +361,7 @@ def test_an_answer_that_does_not_end_is_wrong_at_its_limit():
     # A letter and its period, twice: silence counts, and so does talk without a period.
     for reply in b"    ", b"aaaa", b"  aa":
         heard = replay([("micro7.1", lines)], b" " * 6 + reply + b"   ", rules="corrected")
-        assert heard.rewards[-5:] == [0, -1, 0, 0, 0] and heard.said[-4:] == b"fals"
+        assert heard.rewards[-5:] == [0, -1, 0, 0, 0] and heard.output[-4:] == b"fals"
         patient = replay([("micro7.1", lines)], b" " * 6 + reply + b"   ")
         assert set(patient.rewards) == {0}
     for task in TASK_SETS:

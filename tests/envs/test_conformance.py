@@ -1,8 +1,8 @@
 """Tests of every registered environment.
 
 Each configuration is compiled once as one instance and (mostly) once as a batch of three, and these
-programs serve all assertions: `life` takes how many steps to play as an argument, and whether draws
-are the ends of their ranges as part of the key.
+programs serve all assertions: `play_randomly` takes the number of steps as an argument, and the
+key says whether draws are the ends of their ranges.
 """
 
 import copy
@@ -121,7 +121,7 @@ OTHER_PARAMS = {
     "Pendulum-v1": {"mass": (0.5, 2.0), "length": 0.8, "horizon": 9},
     "Recall-v0": {"min_values": 3, "shots": 1},
 }
-# CPU-seconds for compiling `life` on an idle core; printed beside what it took.
+# CPU-seconds for compiling `play_randomly` on an idle core; printed beside what it took.
 COMPILE_BUDGETS = {
     "Acrobot-v1": 2,
     "AnyMDP-v0": 4,
@@ -224,7 +224,7 @@ def batch(env, key, params):
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """An environment with its compiled life, and how many CPU-seconds that took."""
+    """An environment, its compiled `play_randomly`, and the CPU-seconds of compiling."""
 
     case: str
     env: Environment
@@ -240,11 +240,8 @@ def subject_of(case):
     env = build(case)
     params, other_params = env.default_params, env.make_params(**OTHER_PARAMS[env_id])
     started = time.process_time()
-    program = (
-        jax.jit(functools.partial(play_randomly, env, MANY))
-        .lower(make_key(0), params, FEW)
-        .compile()
-    )
+    run = jax.jit(functools.partial(play_randomly, env, MANY))
+    program = run.lower(make_key(0), params, FEW).compile()
     return Subject(case, env, params, other_params, program, time.process_time() - started)
 
 
@@ -296,9 +293,9 @@ def test_equal_keys_give_equal_results_in_any_batch_and_others_do_not(subject):
     """One program each, whose parameters are values: it serves the whole grid of them."""
     keys = [make_key(seed) for seed in range(3)]
     grid = [subject.params, subject.other_params, subject.params]
-    singles = [subject.life(*pair, FEW)[0] for pair in zip(keys, grid, strict=True)]
-    assert_equal(singles[0], subject.life(keys[0], grid[0], FEW)[0])
-    variants = [subject.life(make_key(seed), grid[1], FEW)[0] for seed in range(2, 6)]
+    singles = [subject.play_randomly(*pair, FEW)[0] for pair in zip(keys, grid, strict=True)]
+    assert_equal(singles[0], subject.play_randomly(keys[0], grid[0], FEW)[0])
+    variants = [subject.play_randomly(make_key(seed), grid[1], FEW)[0] for seed in range(2, 6)]
     assert any(differ(singles[1], variant) for variant in variants)
     if subject.env.name in BATCHED_ELSEWHERE:
         return
@@ -317,7 +314,7 @@ def test_random_steps_stay_inside_the_spaces_and_finite(subject, draws):
     for params in (subject.params, subject.other_params):
         horizon = int(subject.env.horizon(params))
         for key in keys:
-            observations, flags = subject.life(key, params, length)
+            observations, flags = subject.play_randomly(key, params, length)
             flags = {name: np.asarray(x)[:length] for name, x in flags.items()}
             ends = np.flatnonzero(flags.pop("ended"))
             for name, held in flags.items():
@@ -396,7 +393,7 @@ def test_params(case):
 
 def test_spaces_and_views(subject, key):
     env = subject.env
-    task, (_, state), _ = subject.life(make_key(0), subject.params, FEW)[0]
+    task, (_, state), _ = subject.play_randomly(make_key(0), subject.params, FEW)[0]
     for space in (env.action_space(), env.observation_space()):
         assert isinstance(space, spaces.Space)
         hash(space)

@@ -74,11 +74,11 @@ def test_keys_act_until_the_episode_is_over(game):
     task = int(game.task)
     for key in ("1", "1", "x", "", "0", "1", "1"):
         game.press(key)
-    assert game.said() == "cell 3" and game.facts()["step"] == "5" and not game.over
+    assert game.words() == "cell 3" and game.facts()["step"] == "5" and not game.over
     game.press("1")
     assert "over" in game.over and game.facts()["so far"] == "+1"
     game.press("0")
-    assert game.steps == 6 and game.said() == "cell 4"
+    assert game.steps == 6 and game.words() == "cell 4"
     game.press("r")
     assert game.steps == 0 and not game.over and game.total == 0 and int(game.task) == task
     game.press("n")

@@ -88,7 +88,7 @@ def _replayed(task: str, real: Played) -> tuple[np.ndarray, np.ndarray]:
 
     def one(body: jax.Array, actions: jax.Array) -> Any:
         def step(world: Any, action: jax.Array) -> Any:
-            return dynamics.advance(task, world, action), dynamics.shown(scene, world)[:2]
+            return dynamics.advance(task, world, action), dynamics.observed_places(scene, world)[:2]
 
         return jax.lax.scan(step, first_world(scene, body), actions)[1]
 
@@ -156,8 +156,8 @@ def compare(config: Config) -> list[str]:
     for folder in config.agents:
         saved = load_agent(folder)
         if not isinstance(saved.env, FetchTask):
-            accepted = "folders of agents trained on a Fetch task"
-            raise ValueError(refusal("agents", str(folder), accepted))
+            accepted_values = "folders of agents trained on a Fetch task"
+            raise ValueError(refusal("agents", str(folder), accepted_values))
         key = named_key(config.seed, str(folder.name))
         trained = "MuJoCo" if isinstance(saved.env, FetchSimulator) else "the model"
         both = [

@@ -45,7 +45,7 @@ class Params(NamedTuple):
 
 
 def single_agent_actions(env: Environment) -> spaces.Space:
-    """The space of actions of one agent of `env`.
+    """Returns the space of actions of one agent of `env`.
 
     Raises:
       TypeError: if its agents have different ones.
@@ -67,7 +67,7 @@ def agent_input(space: spaces.Space, carry: AgentCarry, timestep: TimeStep) -> A
 
 
 def first_input(space: spaces.Space, observation: ArrayTree) -> tuple[AgentInput, jax.Array]:
-    """The input of a network without a memory, before which nothing was done.
+    """Returns the input of a network without a memory, before which nothing was done.
 
     Args:
       space: of actions.
@@ -87,7 +87,7 @@ Choose = Callable[[jax.Array, AgentInput, Any], tuple[jax.Array, Any, jax.Array]
 
 
 def network_agent(network: Network, space: spaces.Space, choose: Choose) -> Agent:
-    """An agent over a network, which remembers the network's carry and the last action.
+    """Returns an agent over a network, which remembers the network's carry and the last action.
 
     Args:
       network: its outputs are read by `choose`.
@@ -134,7 +134,7 @@ def q_agent(
     num_agents: int | None = None,
     announce: bool = False,
 ) -> Agent:
-    """An epsilon-greedy agent over the legal actions.
+    """Returns an epsilon-greedy agent over the legal actions.
 
     Args:
       network: outputs `QOutput`; of several agents, `contract.over_agents`.
@@ -192,7 +192,7 @@ def box_agent(
     choose: Callable[[jax.Array, Any], jax.Array],
     uniform: jax.Array | float = False,
 ) -> Agent:
-    """An agent with continuous actions within bounds, over `Params`.
+    """Returns an agent with continuous actions within bounds, over `Params`.
 
     Args:
       network: of the actor.
@@ -304,7 +304,7 @@ def check_whole_trials(whole_trials: bool, vec: VectorEnv, steps: int) -> None:
 def policy_agent(
     network: Network, actions: spaces.Space, temperature: jax.Array | float = 1.0
 ) -> Agent:
-    """An agent that draws from a policy network's logits, sharpened or not.
+    """Returns an agent that draws from a policy network's logits, sharpened or not.
 
     Args:
       network: outputs `PolicyOutput`.
@@ -350,7 +350,7 @@ def over_params(agent: Agent) -> Agent:
 
 
 def within_trial(agent: Agent) -> Agent:
-    """An agent of an environment, acting in whole trials of it (`wrappers.Trial`).
+    """Returns an agent of an environment, acting in whole trials of it (`wrappers.Trial`).
 
     It sees what it would see without: the end of an episode, where what it would do is ignored, and
     then the start of the next one.

@@ -112,7 +112,7 @@ class Algorithm:
         return self.fits(*pair)
 
     def acting(self, env: Environment, num_envs: int, config: Any, network: Any) -> Acting:
-        """The acting part alone, and what its parameters look like. Nothing is computed.
+        """Returns the acting part alone, and what its parameters look like. Nothing is computed.
 
         Args:
           env: the environment, or one with the same spaces.
@@ -134,7 +134,7 @@ class Algorithm:
 def greedy_agent(
     name: str, env: Environment, num_envs: int, config: Any, network: Any, params: ArrayTree
 ) -> Agent:
-    """The greedy agent of given parameters.
+    """Returns the greedy agent of given parameters.
 
     Args:
       name: of the algorithm.
@@ -211,7 +211,7 @@ def algorithm_from_agent(
     multi_agent: bool = False,
     privileged: bool = False,
 ) -> Algorithm:
-    """An entry for an agent with nothing to train, such as an expert.
+    """Returns an entry for an agent with nothing to train, such as an expert.
 
     Args:
       name: as users write it.
@@ -249,7 +249,7 @@ def algorithm_from_agent(
 def make(
     name: str, vec: VectorEnv, config: Any = None, network: Any = None, **options: Any
 ) -> Trainer:
-    """The trainer of a registered algorithm.
+    """Returns the trainer of a registered algorithm.
 
     Args:
       name: of the algorithm, such as `"ppo"`.
@@ -276,7 +276,7 @@ def make(
 
 
 def get_algorithm(name: str) -> Algorithm:
-    """The algorithm of this name.
+    """Returns the algorithm of this name.
 
     Args:
       name: of a registered algorithm; of one that an installed package names as an entry point in

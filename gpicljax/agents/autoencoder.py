@@ -96,7 +96,7 @@ class Inputs(NamedTuple):
 
 
 def autoencoder_network(autoencoder: Autoencoder) -> Network:
-    """An autoencoder behind the contract of networks; it has no memory.
+    """Returns an autoencoder behind the contract of networks; it has no memory.
 
     It reads `Inputs`. Its outputs are a dictionary of `mean` and `log_variance`, float `[..., Z]`,
     and `image`, float `[..., H, W, 3]`. With a key, `unroll` draws the noise of the latents that

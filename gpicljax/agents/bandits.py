@@ -52,7 +52,7 @@ class Pulls:
 
 
 def no_pulls(batch: int, num_arms: int) -> Pulls:
-    """The start of a trial."""
+    """Returns the start of a trial."""
     dtype, shape = jnp.result_type(float), (batch, num_arms)
     return Pulls(
         counts=jnp.zeros(shape, jnp.int32),
@@ -75,7 +75,7 @@ def count(pulls: Pulls, reward: jax.Array) -> Pulls:
 
 
 def best_arm(key: jax.Array, scores: jax.Array, legal: jax.Array) -> jax.Array:
-    """A legal arm of highest score, at random if there are several.
+    """Returns a legal arm of highest score, at random if there are several.
 
     Args:
       key: a typed key.
@@ -94,7 +94,7 @@ def best_arm(key: jax.Array, scores: jax.Array, legal: jax.Array) -> jax.Array:
 def arm_puller(
     space: spaces.Space, score: Callable[[jax.Array, Pulls], jax.Array], name: str = "arm_puller"
 ) -> Agent:
-    """An agent that pulls the arm of highest score.
+    """Returns an agent that pulls the arm of highest score.
 
     Args:
       space: of actions: the arms.

@@ -129,7 +129,7 @@ class RecurrentSettings(MemorySettings):
         width_of_head(self.core, self.heads, "the projections")
 
     def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
-        """The network, for members of these spaces."""
+        """Returns the network, for members of these spaces."""
         if self.memory == "tables":
             return experience_network(observations, actions, self.tables)
         if self.memory not in _SYMBOLIC:
@@ -311,14 +311,14 @@ def _readable(observation_space: Space) -> str | None:
 
 
 def _single(observation_space: Space, action_space: Space) -> str | None:
-    """One choice from several actions at each step."""
+    """Returns one choice from several actions at each step."""
     if not isinstance(action_space, spaces.Discrete):
         return f"discrete actions are needed, not {action_space}"
     return _readable(observation_space)
 
 
 def _discrete(observation_space: Space, action_space: Space) -> str | None:
-    """One such choice, or several at once."""
+    """Returns one such choice, or several at once."""
     several = isinstance(action_space, spaces.MultiDiscrete) and len(action_space.shape) == 1
     return _readable(observation_space) if several else _single(observation_space, action_space)
 
@@ -427,7 +427,7 @@ def _cloning(
 
 
 def _rule(name: str, vec: VectorEnv) -> Agent:
-    """The teacher of that name."""
+    """Returns the teacher of that name."""
     check(vec.privileged, "vec", "no privileged views", "privileged=True, for the teacher")
     teacher = get_algorithm(name)
     check(not teacher.trains, "teacher", name, "an algorithm with nothing to train")

@@ -124,7 +124,7 @@ def _picture_error(part: str) -> Callable[[CausalOutput, Sequences], jax.Array]:
 
 
 def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
-    """The mean squared difference of expected and seen pictures, L_wm, of values in [0, 1].
+    """Returns the mean squared difference of expected and seen pictures, L_wm, of values in [0, 1].
 
     The reference code and the paper sum over pixels; this is their mean.
 
@@ -135,7 +135,7 @@ def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
 
 
 def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
-    """The mean squared difference of expected and seen latents, L_z.
+    """Returns the mean squared difference of expected and seen latents, L_z.
 
     Source: appendix A.2 of the GPICL paper.
     """
@@ -148,7 +148,7 @@ def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
 
 
 def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
-    """The squared difference of expected and received rewards."""
+    """Returns the squared difference of expected and received rewards."""
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
         check(outputs.reward is not None, "rewards", False, "True, for a loss of rewards")
@@ -159,7 +159,7 @@ def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
 
 
 def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0) -> Loss:
-    """The mean squared error of the autoencoder, for models that train it too.
+    """Returns the mean squared error of the autoencoder, for models that train it too.
 
     Source: equation 5 of the GPICL paper, without its second term.
     """
@@ -187,7 +187,7 @@ class Cooling(NamedTuple):
     least: float | jax.Array = 0.0
 
     def at(self, decision: jax.Array) -> jax.Array:
-        """The temperature of decisions `int32[...]`, float `[...]`."""
+        """Returns the temperature of decisions `int32[...]`, float `[...]`."""
         exponent = decision.astype(jnp.result_type(float))
         return jnp.maximum(self.least, self.start * jnp.power(self.factor, exponent))
 
@@ -214,7 +214,7 @@ def causal_agent(
     greedy: bool = False,
     cooling: Cooling = AS_IT_IS,
 ) -> Agent:
-    """A causal model that acts.
+    """Returns a causal model that acts.
 
     Args:
       network: `networks.causal_model.causal_model`.

@@ -277,7 +277,7 @@ class Cloning:
     def _learn(
         self, optimiser: optax.GradientTransformation, learner: tuple[Any, Any], part: Any
     ) -> tuple[tuple[Any, Any], Metrics]:
-        """One step of the optimiser, from a group's memories and steps."""
+        """Runs one step of the optimiser, from a group's memories and steps."""
         params, opt_state = learner
         # The gradient of this device's part, summed outside: `grad` of a sum that crosses
         # devices would count every device's share once per device.

@@ -14,7 +14,7 @@ from gpicljax.typing import ArrayTree
 
 
 def with_memory_reset(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
-    """The agent with its memory cleared wherever `when(timestep)`, `bool[B]`: an ablation.
+    """Returns the agent with its memory cleared wherever `when(timestep)`, `bool[B]`: an ablation.
 
     Example:
       >>> import gpicljax

@@ -158,7 +158,7 @@ class TrainState:
 
 
 def exploration(hparams: DQNHParams, observations: jax.Array) -> jax.Array:
-    """The exploration rate after so many environment steps, float `[]`."""
+    """Returns the exploration rate after so many environment steps, float `[]`."""
     share = progress(observations, hparams.exploration_steps)
     return hparams.epsilon + (hparams.final_epsilon - hparams.epsilon) * share
 
@@ -274,7 +274,7 @@ class DQN:
         ), new.metrics | {"epsilon": epsilon}
 
     def learn(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
-        """One step of the optimiser; until the replay has `min_replay` it changes nothing."""
+        """Runs one step of the optimiser; until the replay has `min_replay` it changes nothing."""
         config, hparams = self.config, state.hparams
         filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, self.capacity)
         batch = replay_buffer.sample(key, state.replay, config.batch_size)
@@ -305,7 +305,7 @@ class DQN:
     def loss(
         self, params: ArrayTree, state: TrainState, batch: NStepTransition, weights: jax.Array
     ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
-        """The loss of a batch weighted by float `[N]`; errors float `[N]`, and metrics."""
+        """Returns the loss of a batch weighted by float `[N]`; errors float `[N]`, and metrics."""
         following = self.q_values(state.target_params, batch.following)
         selector = self.q_values(params, batch.following) if self.config.double else following
         legal = legal_actions(batch.following, self.actions)

@@ -49,7 +49,7 @@ def fits(observations: spaces.Space, actions: spaces.Space) -> str | None:
 
 
 def language_agent(network: Network, actions: spaces.Space, greedy: bool = False) -> Agent:
-    """A language model that acts, over its network's parameters.
+    """Returns a language model that acts, over its network's parameters.
 
     Args:
       network: from tokens to logits float `[B, V]`.

@@ -198,7 +198,7 @@ class OffPolicy(Generic[State]):
         return hindsight(config.replay_capacity, horizon, reward, config.hindsight_share)
 
     def act(self, network_params: ArrayTree, observation: ArrayTree) -> Any:
-        """The actor's outputs at scaled observations `[N, ...]`."""
+        """Returns the actor's outputs at scaled observations `[N, ...]`."""
         inputs, start = first_input(self.policy.space, observation)
         carry = self.actor.initial_carry(start.shape[0])
         return self.actor.step(network_params, carry, inputs, start)[0]
@@ -216,11 +216,11 @@ class OffPolicy(Generic[State]):
         raise NotImplementedError
 
     def collector(self, state: State) -> Agent:
-        """The agent as it explores while collecting."""
+        """Returns the agent as it explores while collecting."""
         raise NotImplementedError
 
     def step(self, state: State, key: jax.Array, replay: ArrayTree) -> tuple[State, Metrics]:
-        """One round of learning with one of `keys`; the state is without the replay."""
+        """Runs one round of learning with one of `keys`; the state is without the replay."""
         raise NotImplementedError
 
     def keys(self, key: jax.Array) -> jax.Array:

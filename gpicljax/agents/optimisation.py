@@ -44,7 +44,7 @@ class TargetHParams(Protocol):
 
 
 def progress(count: chex.Numeric, steps: jax.Array | int) -> jax.Array:
-    """The share of a schedule of so many steps that is over after `count`, float in [0, 1].
+    """Returns the share of a schedule of so many steps that is over after `count`, float in [0, 1].
 
     A schedule of 0 steps is over from the start.
     """
@@ -91,7 +91,7 @@ def polyak(params: T, target_params: T, rate: jax.Array | float) -> T:
 def target_update(
     target: Target, params: T, target_params: T, updates: jax.Array, hparams: TargetHParams
 ) -> T:
-    """The target network's parameters after a step of the optimiser.
+    """Returns the target network's parameters after a step of the optimiser.
 
     Args:
       target: `"hard"` copies every `hparams.target_period` steps, `"polyak"` averages with

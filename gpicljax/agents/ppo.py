@@ -387,7 +387,7 @@ class PPO:
         return Agent(acting.initial_carry, act)
 
     def _acting(self, greedy: bool = False) -> Agent:
-        """The agent; `aux` has all that is learnt from."""
+        """Returns the agent; `aux` has all that is learnt from."""
 
         def draw(key: jax.Array, logits: jax.Array, observation: Observation) -> Any:
             distribution = self.policy.distribution(logits, observation)
@@ -414,7 +414,7 @@ class PPO:
     # Collecting ------------------------------------------------------------------------------
 
     def collect(self, state: TrainState) -> tuple[RolloutState, Any, RolloutStep]:
-        """The rollout, the memories at the start of each window, and all steps."""
+        """Returns the rollout, the memories at the start of each window, and all steps."""
         agent, config = self._acting(), self.config
 
         def keep(record: Record) -> RolloutStep:
@@ -467,7 +467,7 @@ class PPO:
         return broadcast(ignored), broadcast(acted), broadcast(valued)
 
     def with_scale_of(self, params: Params, steps: RolloutStep) -> Params:
-        """The parameters with the rollout's observations in their scale."""
+        """Returns the parameters with the rollout's observations in their scale."""
         if params.scale is None:
             return params
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps.raw)

@@ -87,7 +87,7 @@ def loss(
     normalise_advantages: bool,
     axis: str | None = None,
 ) -> tuple[jax.Array, Metrics]:
-    """The clipped surrogate objective, a value loss and an entropy bonus.
+    """Returns the clipped surrogate objective, a value loss and an entropy bonus.
 
     Args:
       hparams: clips and coefficients.

@@ -438,7 +438,7 @@ class R2D2:
     # Learning --------------------------------------------------------------------------------
 
     def learn(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
-        """One step of the optimiser; until the replay has `min_replay` it changes nothing."""
+        """Runs one step of the optimiser; until the replay has `min_replay` it changes nothing."""
         config, hparams = self.config, state.hparams
         filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, config.capacity)
         batch = replay_buffer.sample(key, state.replay, config.batch_size)

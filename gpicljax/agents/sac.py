@@ -130,7 +130,7 @@ def make(
 
 
 def least(values: jax.Array) -> jax.Array:
-    """The least of K values, float `[N, K]` -> float `[N]`.
+    """Returns the least of K values, float `[N, K]` -> float `[N]`.
 
     The gradient of `min` compares it with the values again. Where the compiler computes those
     anew, rounded in another way, none of them is equal, and the gradient is NaN or wrong.
@@ -181,7 +181,7 @@ class SAC(OffPolicy[TrainState]):
     def step(
         self, state: TrainState, key: jax.Array, replay: ArrayTree
     ) -> tuple[TrainState, Metrics]:
-        """One step of every optimiser, on one batch."""
+        """Runs one step of every optimiser, on one batch."""
         hparams = state.hparams
         draw_key, target_key, actor_key = jax.random.split(key, 3)
         batch = self.draw(draw_key, replay, state.params)

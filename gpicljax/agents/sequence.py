@@ -94,7 +94,7 @@ def cross_entropy(
     focus: float = 0.0,
     counts: Callable[[Sequences], jax.Array] | None = None,
 ) -> Loss:
-    """The negative log-probability of a discrete target, in nats.
+    """Returns the negative log-probability of a discrete target, in nats.
 
     Args:
       name: of its metric.
@@ -124,7 +124,7 @@ def squared_error(
     weight: Weight = 1.0,
     counts: Callable[[Sequences], jax.Array] | None = None,
 ) -> Loss:
-    """The mean squared difference from a target vector, float `[T, B, D]`.
+    """Returns the mean squared difference from a target vector, float `[T, B, D]`.
 
     Args:
       name: of its metric.
@@ -192,7 +192,7 @@ class ActingConfig(SequenceConfig):
         check_at_least(0, capacity=self.capacity)
 
     def to_act(self) -> Self:
-        """The smallest configuration whose agent is the same."""
+        """Returns the smallest configuration whose agent is the same."""
         sizes = {"batch_size": 1, "microbatches": 1, "length": 1}
         return dataclasses.replace(self, **sizes, capacity=self.capacity or self.length)
 
@@ -260,7 +260,7 @@ def evaluate(
 
 
 def learning_rate(schedule: Schedule, hparams: SequenceHParams, updates: ArrayLike) -> jax.Array:
-    """The learning rate of the update after so many others, float `[]`.
+    """Returns the learning rate of the update after so many others, float `[]`.
 
     Source: Vaswani et al. (2017), section 5.3, scaled by its peak; Loshchilov & Hutter (2017).
     """
@@ -414,7 +414,7 @@ class SequenceTrainer:
     def _step(
         self, state: TrainState, grads: optax.Updates, metrics: Metrics
     ) -> tuple[TrainState, Metrics]:
-        """One model's step along its gradient."""
+        """Returns one model's step along its gradient."""
         metrics["gradient_norm"] = optax.tree.norm(grads)
         rate = learning_rate(self.config.schedule, state.hparams, state.updates)
         metrics["learning_rate"] = rate
@@ -429,7 +429,7 @@ class SequenceTrainer:
     # The gradient ----------------------------------------------------------------------------
 
     def _gradient(self, state: TrainState) -> tuple[Any, Metrics]:
-        """The mean over microbatches of the gradients of their mean losses, and metrics."""
+        """Returns the mean over microbatches of the gradients of their mean losses, and metrics."""
         device = 0 if self.axis is None else jax.lax.axis_index(self.axis)
         first = jax.tree.map(lambda x: x[0], state) if self.several else state
         key = jax.random.fold_in(first.key, first.updates)
@@ -459,7 +459,7 @@ class SequenceTrainer:
     def _gradient_from(
         self, state: TrainState, sequences: Sequences, key: jax.Array
     ) -> tuple[Any, Metrics]:
-        """The gradient of this device's part of the loss, and metrics; of every model."""
+        """Returns the gradient of this device's part of the loss, and metrics; of every model."""
 
         def of_one(model: tuple[Variables, ArrayTree, jax.Array]) -> tuple[Any, Metrics]:
             params, data, updates = model

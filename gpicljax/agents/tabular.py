@@ -201,7 +201,7 @@ def q_learner(
         )
 
     def learn(hparams: TabularHParams, carry: TabularCarry, timestep: TimeStep) -> jax.Array:
-        """The table after the outcome of the last action."""
+        """Returns the table after the outcome of the last action."""
         due, reward = carry.action >= 0, timestep.reward
         if reference:
             due &= ~timestep.last
@@ -245,7 +245,7 @@ def q_learner(
 
 
 def table_agent(actions: spaces.Space, epsilons: jax.Array | float = 0.0) -> Agent:
-    """An agent that reads a table and does not change it.
+    """Returns an agent that reads a table and does not change it.
 
     Args:
       actions: of the environment, discrete.
@@ -321,7 +321,7 @@ def learn_together(
     action: jax.Array,
     following: TimeStep,
 ) -> tuple[jax.Array, jax.Array]:
-    """One step of Q-learning for a table that all instances share.
+    """Runs one step of Q-learning for a table that all instances share.
 
     All targets are computed from the table as it was. An entry that n instances visited at once
     moves by `1 - (1 - alpha)**n` of the way to the mean of their targets: what n updates one after

@@ -65,7 +65,7 @@ class TD3Config(OffPolicyConfig):
 
 
 def ddpg_config(**options: Any) -> TD3Config:
-    """The configuration that makes TD3 DDPG, for a critic network of one Q-function."""
+    """Returns the configuration that makes TD3 DDPG, for a critic network of one Q-function."""
     plain = {"critics": 1, "policy_delay": 1, "smooth_targets": False}
     return TD3Config(**{**plain, **options})
 
@@ -212,7 +212,7 @@ class TD3(OffPolicy[TrainState]):
     def critic_step(
         self, state: TrainState, key: jax.Array, replay: ArrayTree
     ) -> tuple[TrainState, Metrics]:
-        """One step of the critics, on a batch drawn from the replay."""
+        """Runs one step of the critics, on a batch drawn from the replay."""
         draw_key, noise_key = jax.random.split(key)
         batch = self.draw(draw_key, replay, state.params)
         return self.fit_critics(state, batch, self.targets(noise_key, state, batch))

@@ -50,12 +50,12 @@ class Bandit(Environment[Params, Task, State]):
         return State(jnp.zeros((), jnp.int32))
 
     def regret(self, action: jax.Array, task: Task) -> jax.Array:
-        """The best arm's average payment minus the pulled arm's, float `[]`."""
+        """Returns the best arm's average payment minus the pulled arm's, float `[]`."""
         means = self.means(task)
         return means.max() - means[action]
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The arms."""
+        """Returns the arms."""
         return spaces.Discrete(self.arms)
 
     def physical_state(self, state: State) -> jax.Array:
@@ -63,7 +63,7 @@ class Bandit(Environment[Params, Task, State]):
         return state.pulls.astype(jnp.result_type(float))[None]
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with as many pulls made as float `[1]` says."""
+        """Returns the state with as many pulls made as float `[1]` says."""
         return dataclasses.replace(state, pulls=jnp.asarray(vector)[0].astype(jnp.int32))
 
 

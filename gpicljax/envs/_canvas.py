@@ -67,5 +67,5 @@ class Canvas:
         self.paint(jnp.maximum(sideways, jnp.maximum(bottom - self.y, self.y - top)), colour)
 
     def finish(self) -> jax.Array:
-        """The picture, `uint8[H, W, 3]`."""
+        """Returns the picture, `uint8[H, W, 3]`."""
         return drawing.finish(self._picture)

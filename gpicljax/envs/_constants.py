@@ -61,5 +61,5 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
         return {**drawn, "horizon": jnp.asarray(self.horizon(params), jnp.int32)}
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """Every constant drawn from its range."""
+        """Returns every constant drawn from its range."""
         return self.task_type(**self.sample_constants(key, params))

@@ -114,11 +114,11 @@ class DarkGrid(Environment[Params, Task, State]):
         return jnp.stack([jnp.minimum(number // task.size, task.size - 1), number % task.size])
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The four moves, and staying."""
+        """Returns the four moves, and staying."""
         return spaces.Discrete(len(ACTIONS))
 
     def transitions(self, states: State, task: Task) -> TransitionModel:
-        """The transition model, from the state of every situation (leaves `[S, ...]`)."""
+        """Returns the transition model, from the state of every situation (leaves `[S, ...]`)."""
 
         def outcome(state: State, action: jax.Array) -> TransitionModel:
             moved = self.move(state, action, (), task)

@@ -17,7 +17,7 @@ Colour = tuple[float, float, float]
 
 
 def blank(size: Size, top: Colour, bottom: Colour | None = None) -> jax.Array:
-    """A picture of one colour, or of a gradient.
+    """Returns a picture of one colour, or of a gradient.
 
     Args:
       size: height and width in pixels.
@@ -50,7 +50,7 @@ def _to_segment(x: jax.Array, y: jax.Array, a: jax.Array, b: jax.Array) -> jax.A
 
 
 def polygon(size: Size, corners: jax.Array | Sequence[Sequence[float]]) -> jax.Array:
-    """A polygon, which need not be convex.
+    """Returns a polygon, which need not be convex.
 
     Args:
       size: height and width in pixels.
@@ -79,7 +79,7 @@ def polygon(size: Size, corners: jax.Array | Sequence[Sequence[float]]) -> jax.A
 def line(
     size: Size, start: Sequence[float] | jax.Array, end: Sequence[float] | jax.Array, width: float
 ) -> jax.Array:
-    """A thick line with round ends.
+    """Returns a thick line with round ends.
 
     Args:
       size: height and width in pixels.
@@ -96,7 +96,7 @@ def line(
 
 
 def disc(size: Size, centre: Sequence[float] | jax.Array, radius: jax.Array | float) -> jax.Array:
-    """A filled circle.
+    """Returns a filled circle.
 
     Args:
       size: height and width in pixels.
@@ -111,12 +111,12 @@ def disc(size: Size, centre: Sequence[float] | jax.Array, radius: jax.Array | fl
 
 
 def outline(shape: jax.Array, width: float) -> jax.Array:
-    """The border of a shape as a line of a given width, centred on it."""
+    """Returns the border of a shape as a line of a given width, centred on it."""
     return jnp.abs(shape) - width / 2
 
 
 def paint(picture: jax.Array, shape: jax.Array, colour: Colour, opacity: float = 1.0) -> jax.Array:
-    """The picture with a shape filled.
+    """Returns the picture with a shape filled.
 
     Args:
       picture: float `[H, W, 3]`.
@@ -132,5 +132,5 @@ def paint(picture: jax.Array, shape: jax.Array, colour: Colour, opacity: float =
 
 
 def finish(picture: jax.Array) -> jax.Array:
-    """The picture as `uint8[H, W, 3]`."""
+    """Returns the picture as `uint8[H, W, 3]`."""
     return jnp.round(jnp.clip(picture, 0, 255)).astype(jnp.uint8)

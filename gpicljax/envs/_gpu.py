@@ -392,7 +392,7 @@ def _bind(equation: Any, arguments: Sequence[Any]) -> list[Any]:
 
 
 def _object_array(values: Sequence[Any], shape: tuple[int, ...]) -> Scalars:
-    """An array of scalars."""
+    """Returns an array of scalars."""
     scalars = np.empty(len(values), object)
     for i, x in enumerate(values):  # NumPy would look into them
         scalars[i] = x
@@ -400,12 +400,12 @@ def _object_array(values: Sequence[Any], shape: tuple[int, ...]) -> Scalars:
 
 
 def _scalars(arrays: Sequence[Scalars]) -> list[Any]:
-    """All scalars of arrays, traced."""
+    """Returns all scalars of arrays, traced."""
     scalars = [x for array in arrays for x in array.ravel()]
     return [x if isinstance(x, jax.Array) else jax.lax.select(True, x, x) for x in scalars]
 
 
 def _arrays(scalars: Sequence[Any], variables: Sequence[Any]) -> list[Scalars]:
-    """The inverse of `_scalars`: arrays of the variables' shapes."""
+    """Returns the inverse of `_scalars`: arrays of the variables' shapes."""
     rest, shapes = iter(scalars), [x.aval.shape for x in variables]
     return [_object_array([next(rest) for _ in range(math.prod(shape))], shape) for shape in shapes]

@@ -77,7 +77,7 @@ class GridWorld(Environment[Params, Task, State]):
         return past_first + (draw >= failure + task.success_rate).astype(jnp.int32)
 
     def slip_probability(self, slip: jax.Array, task: Task) -> jax.Array:
-        """The probability of a slip, float `[]`."""
+        """Returns the probability of a slip, float `[]`."""
         return jnp.where(slip == 1, task.success_rate, (1 - task.success_rate) / 2)
 
     def next_cell(
@@ -96,11 +96,11 @@ class GridWorld(Environment[Params, Task, State]):
         return row, column
 
     def observe(self, state: State, task: Task) -> jax.Array:
-        """The cell's number, `int32[]`."""
+        """Returns the cell's number, `int32[]`."""
         return state.row * task.columns + state.column
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The four directions."""
+        """Returns the four directions."""
         return spaces.Discrete(4)
 
     def transition_model(self, task: Task) -> TransitionModel:
@@ -125,12 +125,12 @@ class GridWorld(Environment[Params, Task, State]):
         return jnp.stack([state.row, state.column]).astype(jnp.result_type(float))
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with row and column from float `[2]`; the step count stays."""
+        """Returns the state with row and column from float `[2]`; the step count stays."""
         row, column = jnp.asarray(vector).astype(jnp.int32)
         return dataclasses.replace(state, row=row, column=column)
 
     def letters(self, task: Task) -> list[str]:
-        """The grid at its full size, one string a row (on the host)."""
+        """Returns the grid at its full size, one string a row (on the host)."""
         raise NotImplementedError(
             f"{self.name} has no letters(task), which is to return the grid, one string a row"
         )

@@ -107,7 +107,7 @@ def _solution(matrix: jax.Array, vector: jax.Array) -> jax.Array:
 
 
 def _rewards(table: Table) -> jax.Array:
-    """Mean rewards, float `[S, A]`; 0 where an episode is over."""
+    """Returns mean rewards, float `[S, A]`; 0 where an episode is over."""
     paid = table.leaving + table.chances @ table.arriving
     return jnp.where(table.over[:, None], 0, paid)
 
@@ -122,14 +122,14 @@ def values_of(table: Table, policy: jax.Array, discount: jax.Array | float) -> j
 
 
 def _greedy(values: jax.Array) -> jax.Array:
-    """The policy that takes the first best action, float `[S, A]`."""
+    """Returns the policy that takes the first best action, float `[S, A]`."""
     return jax.nn.one_hot(values.argmax(-1), values.shape[-1], dtype=values.dtype)
 
 
 def best_values(
     table: Table, values: jax.Array, discount: jax.Array | float, rounds: int
 ) -> jax.Array:
-    """The best values of actions, float `[S, A]`, improved from others in some rounds."""
+    """Returns the best values of actions, float `[S, A]`, improved from others in some rounds."""
     return jax.lax.fori_loop(
         0, rounds, lambda _, values: values_of(table, _greedy(values), discount), values
     )
@@ -139,7 +139,7 @@ def best_values(
 
 
 def dtype_of(params: Params) -> Any:
-    """The type of the numbers of a distribution: JAX's default float type."""
+    """Returns the type of the numbers of a distribution: JAX's default float type."""
     return jnp.asarray(params.forward).dtype
 
 
@@ -147,7 +147,7 @@ _Draws = dict[str, jax.Array]
 
 
 def _draws(key: jax.Array, size: int, actions: int, dtype: DTypeLike) -> _Draws:
-    """All that one attempt at AnyMDP's table leaves to chance, by name.
+    """Returns all that one attempt at AnyMDP's table leaves to chance, by name.
 
     It comes from one call of the generator, for calls take long to compile: standard normal
     numbers, and then uniform ones in [0, 1).
@@ -272,7 +272,7 @@ def _band(
 
 
 def _garnet(key: jax.Array, states: jax.Array, shape: tuple[int, int], params: Params) -> jax.Array:
-    """A Garnet process's chances, float `[S, A, S]`: so many successors, cut at random."""
+    """Returns a Garnet process's chances, float `[S, A, S]`: so many successors, cut at random."""
     lots_key, cut_key = jax.random.split(key)
     size, actions = shape
     lots = uniform(lots_key, (size, actions, size), dtype_of(params))
@@ -286,7 +286,7 @@ def _garnet(key: jax.Array, states: jax.Array, shape: tuple[int, int], params: P
 
 
 def _wave(draws: _Draws, states: jax.Array) -> jax.Array:
-    """A potential, float `[S]`: a random sum of waves, 0 in three cases of four."""
+    """Returns a potential, float `[S]`: a random sum of waves, 0 in three cases of four."""
     shares, normals, size = draws["wave_shares"], draws["waves"], draws["rises"].size
     coin, share, scale = shares[0]
     base = jnp.clip(_exponential(scale), 0.2, 5) * (coin >= 0.5)
@@ -394,7 +394,7 @@ def good_table(
     shape: tuple[int, int],
     tries: int,
 ) -> tuple[Table, jax.Array]:
-    """The first good table of so many tries, or the last that was drawn.
+    """Returns the first good table of so many tries, or the last that was drawn.
 
     Args:
       key: a typed key.
@@ -441,7 +441,7 @@ def good_table(
 def garnet_table(
     key: jax.Array, params: Params, states: jax.Array, shape: tuple[int, int]
 ) -> Table:
-    """A Garnet process that starts in its first state; arguments as of `good_table`."""
+    """Returns a Garnet process that starts in its first state; arguments as of `good_table`."""
     chances_key, rewards_key = jax.random.split(key)
     size, actions = shape
     different = jnp.arange(actions) % params.actions

@@ -27,22 +27,22 @@ class Sprite:
         self.image[mask] = (*colour, 255)
 
     def ellipse(self, x: float, y: float, width: float, height: float) -> np.ndarray:
-        """The inside of an ellipse, from its centre and its half axes."""
+        """Returns the inside of an ellipse, from its centre and its half axes."""
         return ((self.x - x) / width) ** 2 + ((self.y - y) / height) ** 2 <= 1
 
     def box(self, left: float, top: float, right: float, bottom: float) -> np.ndarray:
-        """The inside of a rectangle along the axes."""
+        """Returns the inside of a rectangle along the axes."""
         return (self.x >= left) & (self.x < right) & (self.y >= top) & (self.y < bottom)
 
     def convex(self, *corners: tuple[float, float]) -> np.ndarray:
-        """The inside of a convex polygon with its corners clockwise on the screen."""
+        """Returns the inside of a convex polygon with its corners clockwise on the screen."""
         inside = np.ones(self.x.shape, bool)
         for (x0, y0), (x1, y1) in zip(corners, corners[1:] + corners[:1], strict=True):
             inside &= (x1 - x0) * (self.y - y0) - (y1 - y0) * (self.x - x0) >= 0
         return inside
 
     def line(self, x0: float, y0: float, x1: float, y1: float, width: float) -> np.ndarray:
-        """A straight line of some width."""
+        """Returns a straight line of some width."""
         length = np.hypot(x1 - x0, y1 - y0)
         along = ((self.x - x0) * (x1 - x0) + (self.y - y0) * (y1 - y0)) / length
         across = ((self.x - x0) * (y1 - y0) - (self.y - y0) * (x1 - x0)) / length

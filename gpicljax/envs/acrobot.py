@@ -92,7 +92,7 @@ class State:
 
 
 def _wrap_angle(angle: jax.Array) -> jax.Array:
-    """The angle within [-pi, pi], both ends included."""
+    """Returns the angle within [-pi, pi], both ends included."""
     turn = 2 * np.pi
     above = jnp.maximum(jnp.ceil((angle - np.pi) / turn), 0)
     below = jnp.maximum(jnp.ceil((-np.pi - angle) / turn), 0)
@@ -173,7 +173,7 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         return (-(cross * rate_2 + pull_1) / whole, rate_2), ()
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """One step, without noise."""
+        """Runs one step, without noise."""
         del noise
         torque = (action - 1).astype(state.angle_1.dtype) * task.torque
         angles, speeds, _, _ = runge_kutta(
@@ -216,15 +216,15 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         return [-1, -1, -1, -1, -speeds[0], -speeds[1]], [1, 1, 1, 1, *speeds]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """The task's constants by name, float `[]` each."""
+        """Returns the task's constants by name, float `[]` each."""
         return {name: getattr(task, name) for name in self.constants}
 
     def physical_state(self, state: State) -> jax.Array:
-        """Both angles, then both speeds, float `[4]`."""
+        """Returns both angles, then both speeds, float `[4]`."""
         return jnp.stack([state.angle_1, state.angle_2, state.speed_1, state.speed_2])
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with angles and speeds from float `[4]`; the step count stays."""
+        """Returns the state with angles and speeds from float `[4]`; the step count stays."""
         angle_1, angle_2, speed_1, speed_2 = jnp.asarray(vector, jnp.result_type(float))
         return State(angle_1, angle_2, speed_1, speed_2, state.steps)
 
@@ -239,7 +239,7 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         )
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """Both links, the pivot, and the line that the tip must reach.
+        """Returns both links, the pivot, and the line that the tip must reach.
 
         Returns:
           `uint8[200, 200, 3]`.

@@ -156,7 +156,7 @@ class AnyMDP(Environment[Params, Task, State]):
         check_values("pitfalls", pits, pits < 1, "shares below 1")
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """A table, with the numbers of its states permuted, and how they are seen."""
+        """Returns a table, with the numbers of its states permuted, and how they are seen."""
         keys = jax.random.split(key, 5)
         states = jax.random.randint(keys[0], (), params.states[0], params.states[1] + 1, jnp.int32)
         shortest = jnp.maximum(4 * states, _SHORTEST)
@@ -230,7 +230,7 @@ class AnyMDP(Environment[Params, Task, State]):
         return jnp.stack([draws[0], normal_draw(draws[1]), *([draws[2]] if hidden else [])])
 
     def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
-        """One step with its noise given, see `draw_noise`; after the end, nothing is paid."""
+        """Runs one step with its noise given, see `draw_noise`; after the end, nothing is paid."""
         origin, steps = state.position, state.steps + 1
         position = _draw_outcome(task.cumulative, (origin, action), noise[0])
         mean = task.leaving[origin, action] + task.arriving[position]
@@ -246,7 +246,7 @@ class AnyMDP(Environment[Params, Task, State]):
     # Spaces and views ------------------------------------------------------------------------
 
     def observe(self, state: State, task: Task) -> jax.Array:
-        """The state, or what it shows, `int32[]`."""
+        """Returns the state, or what it shows, `int32[]`."""
         return state.observation
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
@@ -254,15 +254,15 @@ class AnyMDP(Environment[Params, Task, State]):
         return spaces.Discrete(self.max_actions)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The states, as many as there are at most, or the observations."""
+        """Returns the states, as many as there are at most, or the observations."""
         return spaces.Discrete(self.num_observations or self.max_states)
 
     def situation(self, state: State, task: Task) -> jax.Array:
-        """The state, `int32[]`."""
+        """Returns the state, `int32[]`."""
         return state.position
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """The table, `[S, A, S]`."""
+        """Returns the table, `[S, A, S]`."""
         chances = jnp.diff(task.cumulative, axis=-1, prepend=0)
         following = jnp.broadcast_to(jnp.arange(self.max_states, dtype=jnp.int32), chances.shape)
         rewards = task.leaving[:, :, None] + task.arriving
@@ -303,7 +303,7 @@ class AnyMDP(Environment[Params, Task, State]):
         }
 
     def describe(self, state: State, task: Task) -> str:
-        """The state, the step, and where every action leads to most likely."""
+        """Returns the state, the step, and where every action leads to most likely."""
         knowledge = self.privileged(state, task)
         observed = "" if self.num_observations is None else f" seen as {int(state.observation)}"
         text = (
@@ -338,7 +338,7 @@ class AnyMDP(Environment[Params, Task, State]):
 
 
 def _most_steps(states: int) -> int:
-    """The longest horizon that a table of so many states may draw."""
+    """Returns the longest horizon that a table of so many states may draw."""
     return max(min(8 * states, _LONGEST), max(4 * states, _SHORTEST) + 1)
 
 

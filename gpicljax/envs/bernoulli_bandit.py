@@ -135,18 +135,18 @@ class BernoulliBandit(Environment[Params, Task, State]):
         )
 
     def observe(self, state: State, task: Task) -> jax.Array:
-        """The elapsed fraction of the episode, float `[1]`."""
+        """Returns the elapsed fraction of the episode, float `[1]`."""
         dtype = jnp.result_type(float)
         return (state.pulls.astype(dtype) / task.horizon.astype(dtype))[None]
 
     # Spaces and views ------------------------------------------------------------------------
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The arms."""
+        """Returns the arms."""
         return spaces.Discrete(self.num_arms)
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """One number in [0, 1]."""
+        """Returns one number in [0, 1]."""
         return spaces.Box(0.0, 1.0, (1,))
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
@@ -155,7 +155,7 @@ class BernoulliBandit(Environment[Params, Task, State]):
         return {"probabilities": task.probabilities, "best_arm": best_arm}
 
     def describe(self, state: State, task: Task) -> str:
-        """The pulls made and every arm's success probability, in one line."""
+        """Returns the pulls made and every arm's success probability, in one line."""
         arms = ", ".join(f"{chance:.2f}" for chance in np.asarray(task.probabilities))
         return f"{int(state.pulls)} of {int(task.horizon)} pulls made; arms pay with chance {arms}"
 
@@ -164,5 +164,5 @@ class BernoulliBandit(Environment[Params, Task, State]):
         return state.pulls.astype(jnp.result_type(float))[None]
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with as many pulls made as float `[1]` says."""
+        """Returns the state with as many pulls made as float `[1]` says."""
         return State(jnp.asarray(vector)[0].astype(jnp.int32))

@@ -98,7 +98,7 @@ class Task:
 
 
 def on_cliff(row: jax.Array, column: jax.Array, task: Task) -> jax.Array:
-    """Whether a cell belongs to the cliff, `bool`, of the shape of `row` and `column`."""
+    """Returns whether a cell belongs to the cliff, `bool`, of the shape of `row` and `column`."""
     top, bottom, left, right = task.cliff
     return (row >= top) & (row <= bottom) & (column >= left) & (column <= right)
 
@@ -236,7 +236,7 @@ class CliffWalking(GridWorld[Params, Task]):
         return State(task.start[0], task.start[1], jnp.zeros((), jnp.int32))
 
     def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
-        """One step with its noise given.
+        """Runs one step with its noise given.
 
         Args:
           state: the state.
@@ -262,11 +262,11 @@ class CliffWalking(GridWorld[Params, Task]):
     # Spaces and views ------------------------------------------------------------------------
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The cells (as many as the largest corridor has)."""
+        """Returns the cells (as many as the largest corridor has)."""
         return spaces.Discrete(self.max_rows * self.max_columns)
 
     def cells(self, task: Task) -> jax.Array:
-        """The corridor, `int32[max_rows, max_columns]`, an index into `".CSG "`.
+        """Returns the corridor, `int32[max_rows, max_columns]`, an index into `".CSG "`.
 
         That is: 0 free, 1 cliff, 2 start, 3 goal, 4 outside the corridor.
         """
@@ -291,11 +291,11 @@ class CliffWalking(GridWorld[Params, Task]):
         }
 
     def letters(self, task: Task) -> list[str]:
-        """The map, one string a row."""
+        """Returns the map, one string a row."""
         return ["".join(".CSG "[cell] for cell in line) for line in np.asarray(self.cells(task))]
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """A picture: grass, the abyss, start (a signpost), goal (a flag) and the walker.
+        """Returns a picture: grass, the abyss, start (a signpost), goal (a flag) and the walker.
 
         Returns:
           `uint8[48 * max_rows, 48 * max_columns, 3]`.

@@ -159,17 +159,17 @@ class ContextualBandit(Environment[Params, Task, State]):
         )
 
     def observe(self, state: State, task: Task) -> jax.Array:
-        """The context of the coming pull, float `[context_size]`."""
+        """Returns the context of the coming pull, float `[context_size]`."""
         return state.context
 
     # Spaces and views ------------------------------------------------------------------------
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The arms."""
+        """Returns the arms."""
         return spaces.Discrete(self.num_arms)
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Numbers in [-1, 1]."""
+        """Returns numbers in [-1, 1]."""
         return spaces.Box(-1.0, 1.0, (self.context_size,))
 
     def privileged(self, state: State, task: Task) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class ContextualBandit(Environment[Params, Task, State]):
         return {"means": means, "optimal": means == means.max(), "weights": task.weights}
 
     def describe(self, state: State, task: Task) -> str:
-        """The pulls made, the context, and what each arm pays there on average."""
+        """Returns the pulls made, the context, and what each arm pays there on average."""
         return (
             f"{int(state.pulls)} of {int(task.horizon)} pulls made; in the context "
             f"{in_words(state.context)} arms pay on average "

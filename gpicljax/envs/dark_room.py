@@ -109,7 +109,7 @@ class DarkRoom(DarkGrid[Params, Task, State]):
         )
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """A room with its goal; with the actions permuted if params say so."""
+        """Returns a room with its goal; with the actions permuted if params say so."""
         goal_key, actions_key = jax.random.split(key)
         return Task(
             goal=draw_cell(goal_key, params.size),
@@ -127,7 +127,7 @@ class DarkRoom(DarkGrid[Params, Task, State]):
         return State(self.first_cell(key, task), jnp.zeros((), jnp.int32))
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """One step; there is no noise."""
+        """Runs one step; there is no noise."""
         position, steps = self.next_cell(state.position, action, task), state.steps + 1
         at_goal = (position == task.goal).all()
         return Transition(
@@ -141,11 +141,11 @@ class DarkRoom(DarkGrid[Params, Task, State]):
     # Spaces and views ------------------------------------------------------------------------
 
     def observe(self, state: State, task: Task) -> jax.Array:
-        """The cell's number, `int32[]`."""
+        """Returns the cell's number, `int32[]`."""
         return self.cell_number(state.position, task)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The cells (as many as the largest room has)."""
+        """Returns the cells (as many as the largest room has)."""
         return spaces.Discrete(self.cells)
 
     def transition_model(self, task: Task) -> TransitionModel:
@@ -179,7 +179,7 @@ class DarkRoom(DarkGrid[Params, Task, State]):
         return f"{self.in_words(state, task)}, goal in row {row}, column {column}"
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """A picture: the dark room, the goal (a light) and the walker.
+        """Returns a picture: the dark room, the goal (a light) and the walker.
 
         Returns:
           `uint8[48 * size, 48 * size, 3]`.

@@ -304,7 +304,7 @@ class FrozenLake(GridWorld[Params, Task]):
         return super().make_params(**overrides)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """The given map, or a random one; with the actions permuted if params say so."""
+        """Returns the given map, or a random one; with the actions permuted if params say so."""
         dtype = jnp.result_type(float)
         cells_key, actions_key = jax.random.split(key)
         if self.description is None:
@@ -335,7 +335,7 @@ class FrozenLake(GridWorld[Params, Task]):
         return State(row, column, jnp.zeros((), jnp.int32))
 
     def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
-        """One step with its noise given.
+        """Runs one step with its noise given.
 
         Args:
           state: the state.
@@ -364,7 +364,7 @@ class FrozenLake(GridWorld[Params, Task]):
     # Spaces and views ------------------------------------------------------------------------
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The cells (as many as the largest lake has)."""
+        """Returns the cells (as many as the largest lake has)."""
         return spaces.Discrete(self.shape[0] * self.shape[1])
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
@@ -386,7 +386,7 @@ class FrozenLake(GridWorld[Params, Task]):
         }
 
     def letters(self, task: Task) -> list[str]:
-        """The map, one string a row."""
+        """Returns the map, one string a row."""
         return ["".join(LETTERS[cell] for cell in line) for line in np.asarray(task.cells)]
 
     def render(self, state: State, task: Task) -> jax.Array:

@@ -108,7 +108,7 @@ class GaussianBandit(Bandit[Params, Task]):
         )
 
     def means(self, task: Task) -> jax.Array:
-        """The averages."""
+        """Returns the averages."""
         return task.averages
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
@@ -116,7 +116,7 @@ class GaussianBandit(Bandit[Params, Task]):
         return jax.random.normal(key, (), task.averages.dtype)
 
     def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
-        """The arm's average plus noise."""
+        """Returns the arm's average plus noise."""
         return task.averages[action] + task.noise * noise
 
     def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
@@ -127,12 +127,12 @@ class GaussianBandit(Bandit[Params, Task]):
         return Transition(State(pulls), reward, jnp.zeros((), bool), pulls >= task.horizon, info)
 
     def observe(self, state: State, task: Task) -> jax.Array:
-        """The elapsed fraction of the episode, float `[1]`."""
+        """Returns the elapsed fraction of the episode, float `[1]`."""
         dtype = jnp.result_type(float)
         return (state.pulls.astype(dtype) / task.horizon.astype(dtype))[None]
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """One number in [0, 1]."""
+        """Returns one number in [0, 1]."""
         return spaces.Box(0.0, 1.0, (1,))
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
@@ -141,7 +141,7 @@ class GaussianBandit(Bandit[Params, Task]):
         return {"averages": task.averages, "best_arm": best_arm}
 
     def describe(self, state: State, task: Task) -> str:
-        """The pulls made and every arm's average, in one line."""
+        """Returns the pulls made and every arm's average, in one line."""
         return (
             f"{int(state.pulls)} of {int(task.horizon)} pulls made; arms pay on average "
             f"{in_words(task.averages)}, give or take {float(task.noise):.2f}"

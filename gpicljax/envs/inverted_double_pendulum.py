@@ -264,7 +264,7 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         return (rate, rate_1, rate_2 - rate_1), rail
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """One step, five substeps, without noise."""
+        """Runs one step, five substeps, without noise."""
         del noise
         dtype = state.rail.dtype
         push = task.force * jnp.clip(action[0].astype(dtype), -1, 1)
@@ -309,7 +309,7 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         )
 
     def action_space(self, task: Task | None = None) -> spaces.Box:
-        """The share of the motor's force."""
+        """Returns the share of the motor's force."""
         return spaces.Box(-1.0, 1.0, (1,))
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
@@ -317,7 +317,7 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         return spaces.Box(-np.inf, np.inf, (9 if self.version == 5 else 11,))
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """The task's constants by name, float `[]` each."""
+        """Returns the task's constants by name, float `[]` each."""
         return {name: getattr(task, name) for name in self.constants}
 
     def physical_state(self, state: State) -> jax.Array:
@@ -325,7 +325,7 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         return jnp.stack([*state.position, *state.velocity, state.rail])
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with positions, velocities and rail force from float `[7]`.
+        """Returns the state with positions, velocities and rail force from float `[7]`.
 
         The force is only observed: it does not affect what follows. The step count stays.
         """

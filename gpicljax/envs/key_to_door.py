@@ -117,7 +117,7 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         )
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """A room with its key and its door, all pairs of cells equally likely."""
+        """Returns a room with its key and its door, all pairs of cells equally likely."""
         key_key, door_key, actions_key = jax.random.split(key, 3)
         return Task(
             key_cell=draw_cell(key_key, params.size),
@@ -137,7 +137,7 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         return State(self.first_cell(key, task), none, none)
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """One step; there is no noise."""
+        """Runs one step; there is no noise."""
         position, steps = self.next_cell(state.position, action, task), state.steps + 1
         sought = jnp.where(state.progress == SEARCHING, task.key_cell, task.door)
         reached = (position == sought).all() & (state.progress != OPENED)
@@ -160,11 +160,11 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         return number + self.cells * (state.progress != SEARCHING).astype(jnp.int32)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The cells (as many as the largest room has), twice where the key is shown."""
+        """Returns the cells (as many as the largest room has), twice where the key is shown."""
         return spaces.Discrete((2 if self.show_key else 1) * self.cells)
 
     def situation(self, state: State, task: Task) -> jax.Array:
-        """The cell's number and how far the episode is, `int32[]`."""
+        """Returns the cell's number and how far the episode is, `int32[]`."""
         return self.cell_number(state.position, task) + self.cells * state.progress
 
     def transition_model(self, task: Task) -> TransitionModel:
@@ -207,7 +207,7 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         return f"{self.in_words(state, task)}, {', '.join(places)}{progress}"
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """A picture: the dark room, the key until it is taken, the door and the walker.
+        """Returns a picture: the dark room, the key until it is taken, the door and the walker.
 
         Returns:
           `uint8[48 * size, 48 * size, 3]`.

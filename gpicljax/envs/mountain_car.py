@@ -77,7 +77,7 @@ class State:
 
 
 def height(x: jax.Array) -> jax.Array:
-    """The ground's height, as Gymnasium draws it."""
+    """Returns the ground's height, as Gymnasium draws it."""
     return 0.45 * jnp.sin(3 * x) + 0.55
 
 
@@ -130,7 +130,7 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         return State(position, jnp.zeros((), dtype), jnp.zeros((), jnp.int32))
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """One step, without noise."""
+        """Runs one step, without noise."""
         del noise
         push = (action - 1).astype(state.position.dtype) * task.force
         velocity = state.velocity + (push - jnp.cos(3 * state.position) * task.gravity)
@@ -159,12 +159,12 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         return spaces.Box(-np.inf, np.inf, (2,))
 
     def observation_bounds(self, params: Params) -> tuple[Any, Any]:
-        """The walls, and the greatest speed."""
+        """Returns the walls, and the greatest speed."""
         speed = params.max_speed[1]
         return [params.min_position[0], -speed], [params.max_position[1], speed]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """The task's constants by name, float `[]` each."""
+        """Returns the task's constants by name, float `[]` each."""
         return {name: getattr(task, name) for name in self.constants}
 
     def physical_state(self, state: State) -> jax.Array:
@@ -172,7 +172,7 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         return jnp.stack([state.position, state.velocity])
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with position and velocity from float `[2]`; the step count stays."""
+        """Returns the state with position and velocity from float `[2]`; the step count stays."""
         position, velocity = jnp.asarray(vector, jnp.result_type(float))
         return dataclasses.replace(state, position=position, velocity=velocity)
 
@@ -186,7 +186,7 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         )
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """The car in its valley, and the flag.
+        """Returns the car in its valley, and the flag.
 
         Returns:
           `uint8[200, 300, 3]`.

@@ -169,7 +169,7 @@ class OnePullBandit(Bandit[Params, Task]):
         return task.chances * task.payments
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """A pull of every arm, `[1, arms, 1]`; its reward is the mean."""
+        """Returns a pull of every arm, `[1, arms, 1]`; its reward is the mean."""
         means = self.means(task)[None, :, None]
         yes = jnp.ones(means.shape, bool)
         return TransitionModel(jnp.ones_like(means), jnp.zeros(means.shape, jnp.int32), means, yes)
@@ -206,7 +206,7 @@ class OnePullBandit(Bandit[Params, Task]):
         return jnp.zeros((), jnp.int32)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
-        """One member: there is nothing to see."""
+        """Returns one member: there is nothing to see."""
         return spaces.Discrete(1)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
@@ -215,7 +215,7 @@ class OnePullBandit(Bandit[Params, Task]):
         return {"chances": task.chances, "payments": task.payments, "best_arm": best_arm}
 
     def describe(self, state: State, task: Task) -> str:
-        """Whether an arm was pulled, and every arm's chance and payment, in one line."""
+        """Returns whether an arm was pulled, and every arm's chance and payment, in one line."""
         noise = f", give or take {float(task.noise):.2f}" if float(task.noise) else ""
         pulled = "one pull made" if int(state.pulls) else "no pull made yet"
         return (

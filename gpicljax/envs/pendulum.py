@@ -131,7 +131,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         return State(np.pi * angle, speed, zero, jnp.zeros((), jnp.int32))
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
-        """One step, without noise."""
+        """Runs one step, without noise."""
         del noise
         dtype = state.angle.dtype
         torque = jnp.clip(_single(action[0].astype(dtype)), -self.max_torque, self.max_torque)
@@ -155,7 +155,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         return jnp.stack([jnp.cos(state.angle), jnp.sin(state.angle), state.speed])
 
     def action_space(self, task: Task | None = None) -> spaces.Box:
-        """The torque."""
+        """Returns the torque."""
         return spaces.Box(-self.max_torque, self.max_torque, (1,))
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
@@ -168,7 +168,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         return [-1, -1, -speed], [1, 1, speed]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """The task's constants by name, float `[]` each."""
+        """Returns the task's constants by name, float `[]` each."""
         return {name: getattr(task, name) for name in self.constants}
 
     def physical_state(self, state: State) -> jax.Array:
@@ -176,7 +176,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         return jnp.stack([state.angle, state.speed])
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with angle and speed from float `[2]`; the step count stays."""
+        """Returns the state with angle and speed from float `[2]`; the step count stays."""
         angle, speed = jnp.asarray(vector, jnp.result_type(float))
         return dataclasses.replace(state, angle=angle, speed=speed)
 
@@ -188,7 +188,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         )
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """The rod on its axle, and the last torque as an arc whose length grows with it.
+        """Returns the rod on its axle, and the last torque as an arc whose length grows with it.
 
         Positive angles and torques turn anticlockwise, as in Gymnasium's pictures.
 

@@ -128,7 +128,7 @@ class RecurrentActorCritic(nn.Module):
         self.value = dense(1)
 
     def initial_carry(self, batch: int) -> Any:
-        """The core's carry for `batch` instances."""
+        """Returns the core's carry for `batch` instances."""
         return self.core.initial_carry(batch)
 
     def _features(self, inputs: AgentInput) -> jax.Array:

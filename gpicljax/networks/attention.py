@@ -97,7 +97,7 @@ def causal_attention(
 
 
 def trial_positions(starts: jax.Array, tokens_per_step: int = 1) -> jax.Array:
-    """Each token's position in its trial; `bool[T, B]` -> `int32[B, T * tokens_per_step]`.
+    """Returns each token's position in its trial; `bool[T, B]` -> `int32[B, T * tokens_per_step]`.
 
     The sequence's beginning counts as a start.
     """

@@ -88,7 +88,7 @@ class AutoencoderSettings:
 
 
 def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> Autoencoder:
-    """The autoencoder of pictures of one size.
+    """Returns the autoencoder of pictures of one size.
 
     The convolutional one has the paper's layers, which at 128 x 128 come to 11,076,528 parameters
     of the encoder, 788,480 of the two linear layers behind it (mean and log-variance) and
@@ -251,7 +251,7 @@ def standardise(autoencoder: Autoencoder) -> Autoencoder:
 
 
 def latent_statistics(means: jax.Array, least: float = 1e-3) -> tuple[jax.Array, jax.Array]:
-    """Mean and standard deviation of every latent over pictures, float `[Z]` each.
+    """Returns mean and standard deviation of every latent over pictures, float `[Z]` each.
 
     Args:
       means: float `[..., Z]`, as pictures are encoded.
@@ -288,20 +288,20 @@ class _Layers(nn.Module):
         return height // _CELL, width // _CELL
 
     def linear(self, size: int, rectified: bool = True) -> Any:
-        """A dense layer of the last axis, to be followed by a rectifier or not."""
+        """Returns a dense layer of the last axis, to be followed by a rectifier or not."""
         return Linear(size, _limits(rectified), self.kind)
 
     def convolution(self, channels: int, size: int, stride: int = 1, rectified: bool = True) -> Any:
-        """A convolution that pads: a stride of 2 halves even sides."""
+        """Returns a convolution that pads: a stride of 2 halves even sides."""
         return nn.Conv(channels, (size, size), stride, **self._options(rectified))
 
     def enlarging(self, channels: int) -> Any:
-        """A transposed convolution of 4 x 4 that doubles the sides."""
+        """Returns a transposed convolution of 4 x 4 that doubles the sides."""
         # A fourth of the kernel meets each pixel.
         return nn.ConvTranspose(channels, (4, 4), (2, 2), **self._options(True, 4))
 
     def residual(self, x: jax.Array, hidden: int) -> jax.Array:
-        """A residual block: C -> hidden channels from 3 x 3 pixels, and back from one."""
+        """Returns a residual block: C -> hidden channels from 3 x 3 pixels, and back from one."""
         inner = self.convolution(hidden, 3)(_rectify(x))
         return x + self.convolution(x.shape[-1], 1, rectified=False)(_rectify(inner))
 
@@ -386,7 +386,7 @@ def _patches(x: jax.Array, size: int) -> jax.Array:
 
 
 def _paste(x: jax.Array, size: int) -> jax.Array:
-    """The inverse of `_patches`."""
+    """Returns the inverse of `_patches`."""
     count, height, width, _ = x.shape
     x = x.reshape(count, height, width, size, size, -1).swapaxes(2, 3)
     return x.reshape(count, height * size, width * size, -1)
@@ -394,7 +394,7 @@ def _paste(x: jax.Array, size: int) -> jax.Array:
 
 class _PatchLayers(_Layers):
     def position(self) -> jax.Array:
-        """A learnt vector for every patch of 4 x 4 pixels."""
+        """Returns a learnt vector for every patch of 4 x 4 pixels."""
         rows, columns = self.grid
         shape = 2 * rows, 2 * columns, self.settings.width
         return self.param("position", nn.initializers.constant(0.1), shape, default_float())

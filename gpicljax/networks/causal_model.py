@@ -129,7 +129,7 @@ class CausalModelSettings:
         check(windowed, "window", self.window, f"0, for the kind {self.kind}")
 
     def policy(self, actions: spaces.Space) -> Policy:
-        """The policy over one agent's actions."""
+        """Returns the policy over one agent's actions."""
         return policy_for(actions, bins=self.bins if isinstance(actions, spaces.Box) else 0)
 
 
@@ -159,7 +159,7 @@ class RememberingLSTM(nn.Module):
         return EventStore(self.width, 0, self.slots, self.heads, size, **where)
 
     def initial_carry(self, batch: int) -> Any:
-        """The carry without outputs and stored events."""
+        """Returns the carry without outputs and stored events."""
         apart = {"parent": None}
         return self._core(**apart).initial_carry(batch), self._store(**apart).initial_carry(batch)
 
@@ -192,7 +192,7 @@ class TokenByToken(nn.Module):
     tokens_per_step: int = 2
 
     def initial_carry(self, batch: int) -> Any:
-        """The core's."""
+        """Returns the core's."""
         return self.core.initial_carry(batch)
 
     def unroll(
@@ -218,8 +218,8 @@ class TokenByToken(nn.Module):
 def sequence_model(
     settings: CausalModelSettings, latent: int, actions: spaces.Space, capacity: int
 ) -> SequenceTransformer:
-    """The model over latents: 25,737,216 parameters at 8 x 512 and 237,407,744 at 12 x 1280, heads
-    not counted.
+    """Returns the model over latents: 25,737,216 parameters at 8 x 512 and 237,407,744 at 12 x
+    1280, heads not counted.
 
     Args:
       settings: kind and size.

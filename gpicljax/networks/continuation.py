@@ -139,7 +139,7 @@ class Continuation(nn.Module):
         self.value = dense(1)
 
     def initial_carry(self, batch: int) -> Continuations:
-        """The empty carry."""
+        """Returns the empty carry."""
         float_, size = jnp.result_type(float), self._features
         sizes = self.context * size, self.following * size, 1, self.heads * (self.width + 1)
         return Continuations(
@@ -234,7 +234,7 @@ class Continuation(nn.Module):
         )
 
     def _eventful(self, inputs: AgentInput) -> jax.Array:
-        """Whether anything was seen at steps, `bool[...]`."""
+        """Returns whether anything was seen at steps, `bool[...]`."""
         if self.silence is None:
             return jnp.ones(inputs.observation.shape, bool)
         return inputs.observation != self.silence
@@ -275,7 +275,7 @@ class Continuation(nn.Module):
         return key.reshape(*key.shape[:2], -1)
 
     def _encode_step(self, inputs: AgentInput) -> jax.Array:
-        """The features of steps, `[..., F]`."""
+        """Returns the features of steps, `[..., F]`."""
         symbol = jnp.asarray(binary(self.symbols))[inputs.observation]
         action = jnp.asarray(binary(self.choices))[jnp.maximum(inputs.last_action, 0)]
         action = jnp.where((inputs.last_action >= 0)[..., None], action, 0)
@@ -353,6 +353,6 @@ class Continuation(nn.Module):
 
 
 def binary(count: int) -> np.ndarray:
-    """The binary digits of so many numbers, as -1 and 1: `[count, digits]`."""
+    """Returns the binary digits of so many numbers, as -1 and 1: `[count, digits]`."""
     digits = max(1, (count - 1).bit_length())
     return 2 * ((np.arange(count)[:, None] >> np.arange(digits)) & 1) - 1

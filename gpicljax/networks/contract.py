@@ -88,7 +88,7 @@ class Network(NamedTuple):
 
 
 def as_network(module: nn.Module) -> Network:
-    """The `Network` of a Linen module with methods `initial_carry`, `step` and `unroll`.
+    """Returns the `Network` of a Linen module with methods `initial_carry`, `step` and `unroll`.
 
     Where the module has an attribute `reads_none` that is true, its `unroll` is handed a carry or
     starts of None as they come; others get the empty memory, and no start. A module with an
@@ -145,7 +145,7 @@ def as_network(module: nn.Module) -> Network:
 
 
 def over_agents(network: Network, num_agents: int, share_parameters: bool = True) -> Network:
-    """One agent's network for all agents of an environment, each with a memory of its own.
+    """Returns one agent's network for all agents of an environment, each with a memory of its own.
 
     Inputs, outputs and carries get an agent axis behind that of the batch, `[B, A, ...]` (`[T, B,
     A, ...]` in `unroll`); starts do not, as a trial starts for all.

@@ -109,7 +109,7 @@ def next_usage(usage: jax.Array, written: jax.Array, read: jax.Array, free: jax.
 
 
 def next_links(links: Links, written: jax.Array) -> Links:
-    """The order of writes after a write with these weights, float `[..., N]`.
+    """Returns the order of writes after a write with these weights, float `[..., N]`.
 
     Source: Graves et al. (2016), methods, "temporal memory linkage".
     """
@@ -245,7 +245,7 @@ class DNC(nn.Module):
     def step(
         self, carry: DNCState, inputs: jax.Array, start: jax.Array
     ) -> tuple[jax.Array, DNCState]:
-        """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
+        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry
 

@@ -82,7 +82,7 @@ class DualCoding(nn.Module):
         self.controller = LSTMLayer(self.size)
 
     def initial_carry(self, batch: int) -> Codes:
-        """The empty memory."""
+        """Returns the empty memory."""
         pairs = jnp.zeros((batch, self.slots, 2 * self.width), jnp.result_type(float))
         controller = LSTMLayer(self.size, parent=None).initial_carry(batch)
         return Codes(controller, pairs, jnp.zeros(batch, jnp.int32))
@@ -135,7 +135,7 @@ class DualCoding(nn.Module):
     def step(
         self, carry: Codes, inputs: Event | jax.Array, start: jax.Array
     ) -> tuple[jax.Array, Codes]:
-        """One step of the same, `[B, ...]`, `bool[B]` -> `float[B, size]`, and the carry."""
+        """Runs one step of the same, `[B, ...]`, `bool[B]` -> `float[B, size]`, and the carry."""
         outputs, carry = self.unroll(carry, jax.tree.map(lambda x: x[None], inputs), start[None])
         return outputs[0], carry
 

@@ -73,7 +73,7 @@ class Interleaved(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: Mapping[str, Any]) -> jax.Array:
-        """A dictionary of `[..., *]` -> `float[..., len(order), width]`."""
+        """Returns a dictionary of `[..., *]` -> `float[..., len(order), width]`."""
         names = sorted(self.parts)
         check(sorted(self.order) == names, "order", self.order, f"each of {names} once")
         tokens = []

@@ -55,7 +55,7 @@ class Encoder(nn.Module):
 
     @nn.compact
     def __call__(self, observation: ArrayTree) -> jax.Array:
-        """An observation with any leading axes -> float `[..., F]`."""
+        """Returns an observation with any leading axes -> float `[..., F]`."""
         return self._encode(self.observation_space, observation, "picture")
 
     def _encode(self, space: spaces.Space, value: Any, name: str) -> jax.Array:

@@ -87,7 +87,7 @@ class ESBN(nn.Module):
         )
 
     def initial_carry(self, batch: int) -> Bindings:
-        """The empty memory."""
+        """Returns the empty memory."""
         zeros = jnp.zeros((batch, self.size), jnp.result_type(float))
         pairs = jnp.zeros((batch, self.slots, self.keys + self.values), zeros.dtype)
         return Bindings(zeros, zeros, pairs, jnp.zeros(batch, jnp.int32))
@@ -139,6 +139,6 @@ class ESBN(nn.Module):
     def step(
         self, carry: Bindings, inputs: jax.Array, start: jax.Array
     ) -> tuple[jax.Array, Bindings]:
-        """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
+        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry

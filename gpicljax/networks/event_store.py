@@ -93,7 +93,7 @@ class EventStore(nn.Module):
         self.null = self.param("null", nn.initializers.zeros, (self.heads,), dtype)
 
     def initial_carry(self, batch: int) -> Stored:
-        """The empty memory."""
+        """Returns the empty memory."""
         size = self.key_size + self.value_size
         events = jnp.zeros((batch, self.slots, size), jnp.result_type(float))
         return Stored(events, jnp.zeros(batch, jnp.int32))

@@ -104,7 +104,7 @@ class ExperienceActorCritic(nn.Module):
         self.value = dense(1)
 
     def initial_carry(self, batch: int) -> Experience:
-        """The sums before the first action."""
+        """Returns the sums before the first action."""
         places, actions, dtype = self.situations, self.actions, jnp.result_type(float)
         return Experience(
             jnp.zeros((batch, places, actions, 3), dtype),
@@ -215,7 +215,7 @@ def experience_network(
     actions: spaces.Space,
     settings: ExperienceSettings | None = None,
 ) -> Network:
-    """The network for whole trials of discrete tasks.
+    """Returns the network for whole trials of discrete tasks.
 
     Args:
       observation_space: of a `wrappers.Trial`, padded or not.

@@ -48,7 +48,7 @@ class DeltaMemory(nn.Module):
         self.output = dense(self.size, kernel_init=nn.initializers.he_normal())
 
     def initial_carry(self, batch: int) -> jax.Array:
-        """An empty memory, float `[batch, heads, width, width]`."""
+        """Returns an empty memory, float `[batch, heads, width, width]`."""
         shape = (batch, self.heads, self.width, self.width)
         return jnp.zeros(shape, jnp.result_type(float))
 
@@ -78,6 +78,6 @@ class DeltaMemory(nn.Module):
     def step(
         self, carry: jax.Array, inputs: jax.Array, start: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the memory."""
+        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the memory."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry

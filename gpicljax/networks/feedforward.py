@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
     """
 
     def initial_carry(self, batch: int) -> tuple[()]:
-        """The empty carry."""
+        """Returns the empty carry."""
         del batch
         return ()
 

@@ -39,7 +39,7 @@ class LanguageModel(AroundCore):
         self.head = Linear(self.vocab_size, scaled_uniform(), default_float())
 
     def read(self, inputs: jax.Array) -> jax.Array:
-        """The embedding of tokens, int `[...]`."""
+        """Returns the embedding of tokens, int `[...]`."""
         return self.embedding(inputs)
 
     def write(self, features: jax.Array) -> jax.Array:
@@ -95,7 +95,7 @@ class LanguageModelSettings:
 def language_model(
     settings: LanguageModelSettings, vocab_size: int = 32, capacity: int = 4096
 ) -> Network:
-    """The network of some settings; its outputs are logits.
+    """Returns the network of some settings; its outputs are logits.
 
     Args:
       settings: kind and size.

@@ -95,7 +95,7 @@ def _normalise(x: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
 
 @jax.custom_vjp
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
-    """Mean 0 and variance 1 over the last axis (epsilon 1e-5), then scaled and shifted."""
+    """Returns mean 0 and variance 1 over the last axis (epsilon 1e-5), then scaled and shifted."""
     return _normalise(x, 1e-5)[0] * scale + bias
 
 

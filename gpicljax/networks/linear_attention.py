@@ -100,7 +100,7 @@ class LinearAttention(nn.Module):
     chunk: int = 64
 
     def initial_carry(self, batch: int) -> LinearAttentionCarry:
-        """An empty memory."""
+        """Returns an empty memory."""
         dtype, inner = jnp.result_type(float), self.heads * self.width
         return LinearAttentionCarry(
             jnp.zeros((batch, self.heads, self.width, self.width), dtype),
@@ -110,7 +110,7 @@ class LinearAttention(nn.Module):
     def _convolve(
         self, x: jax.Array, starts: jax.Array, recent: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """The causal convolution of every channel of its own, within trials."""
+        """Returns the causal convolution of every channel of its own, within trials."""
         length, channels = x.shape[0], x.shape[-1]
         kernel = self.param(
             "convolution",
@@ -164,7 +164,7 @@ class LinearAttention(nn.Module):
     def step(
         self, carry: LinearAttentionCarry, inputs: jax.Array, start: jax.Array
     ) -> tuple[jax.Array, LinearAttentionCarry]:
-        """One step: `float[B, F]`, `bool[B]` -> `float[B, F]`, and the carry."""
+        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, F]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry
 
@@ -208,7 +208,7 @@ class LinearTransformer(nn.Module):
         return range(self.layers)
 
     def initial_carry(self, batch: int) -> tuple[LinearAttentionCarry, ...]:
-        """The layers' memories."""
+        """Returns the layers' memories."""
         layer = LinearAttention(self.heads, self.width // self.heads, parent=None)
         return tuple(layer.initial_carry(batch) for _ in self._each)
 
@@ -227,6 +227,6 @@ class LinearTransformer(nn.Module):
     def step(
         self, carry: Sequence[LinearAttentionCarry], inputs: jax.Array, start: jax.Array
     ) -> tuple[jax.Array, Any]:
-        """One step: `float[B, width]`, `bool[B]` -> `float[B, width]`, and the carry."""
+        """Runs one step: `float[B, width]`, `bool[B]` -> `float[B, width]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry

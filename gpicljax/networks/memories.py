@@ -64,7 +64,7 @@ class Projected(nn.Module):
         self.project = dense(self.width)
 
     def initial_carry(self, batch: int) -> Any:
-        """The core's carry for `batch` instances."""
+        """Returns the core's carry for `batch` instances."""
         return self.core.initial_carry(batch)
 
     def unroll(
@@ -74,7 +74,7 @@ class Projected(nn.Module):
         return self.core.unroll(carry, self.project(inputs), starts)
 
     def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
-        """One step: `float[B, F]`, `bool[B]` -> `float[B, width]`, and the carry."""
+        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, width]`, and the carry."""
         return self.core.step(carry, self.project(inputs), start)
 
 
@@ -133,7 +133,7 @@ class MemorySettings:
     def make(
         self, observation_space: spaces.Space, actions: spaces.Space
     ) -> tuple[Any, Callable[[AgentInput], Event] | None]:
-        """The memory, and what a step is to it where it stores events."""
+        """Returns the memory, and what a step is to it where it stores events."""
         event, sizes = None, (0, 0)
         if self.memory == "events" or (
             self.memory == "dcem" and (self.event_keys or self.event_values)
@@ -147,7 +147,7 @@ class MemorySettings:
 
 
 def width_of_head(core: Sequence[int], heads: int, description: str) -> int:
-    """The size of each head of a layer whose size is given for all of them together.
+    """Returns the size of each head of a layer whose size is given for all of them together.
 
     Args:
       core: that size, alone.
@@ -176,7 +176,7 @@ def memory(
     window: int = 128,
     slots: int = 64,
 ) -> nn.Module:
-    """A network with a memory, over vectors of features.
+    """Returns a network with a memory, over vectors of features.
 
     Args:
       kind: LSTM or GRU layers; a layer of fast weights with the delta rule; a differentiable

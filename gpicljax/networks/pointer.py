@@ -136,7 +136,7 @@ class Pointer(nn.Module):
         return RATES[head % len(RATES)]
 
     def initial_carry(self, batch: int) -> Text:
-        """The empty carry."""
+        """Returns the empty carry."""
         size = sum(binary(n).shape[1] for n in (self.symbols, self.choices)) + 1
         return Text(
             tape=jnp.full((batch, self.slots), -1, jnp.int32),
@@ -401,7 +401,7 @@ def _shift(x: jax.Array, count: int, empty: int = 0) -> jax.Array:
 
 
 def _encode(symbol: jax.Array, count: int) -> jax.Array:
-    """The bits of symbols as -1 and 1, and a 1; zeros for none, `[..., digits + 1]`."""
+    """Returns the bits of symbols as -1 and 1, and a 1; zeros for none, `[..., digits + 1]`."""
     table = np.pad(binary(count), ((0, 0), (0, 1)), constant_values=1)
     coded = jnp.asarray(table, jnp.result_type(float))[jnp.maximum(symbol, 0)]
     return jnp.where((symbol >= 0)[..., None], coded, 0)

@@ -43,7 +43,7 @@ def choices(actions: spaces.Space | int) -> Choices:
 
 
 def by_choice(space: Choices, outputs: jax.Array) -> jax.Array:
-    """A head's outputs, one for every action of every choice, by choice.
+    """Returns a head's outputs, one for every action of every choice, by choice.
 
     Args:
       space: the choices.
@@ -66,7 +66,7 @@ def by_choice(space: Choices, outputs: jax.Array) -> jax.Array:
 
 
 def legal_actions(observation: Observation | None, actions: spaces.Space | int) -> jax.Array:
-    """The observation's `action_mask`, or all actions where it has none.
+    """Returns the observation's `action_mask`, or all actions where it has none.
 
     Args:
       observation: with any leading axes; a dictionary, if there is a mask.
@@ -87,7 +87,7 @@ def legal_actions(observation: Observation | None, actions: spaces.Space | int) 
 
 
 def draw_choice(key: jax.Array, logits: jax.Array, temperature: ArrayLike = 1.0) -> jax.Array:
-    """A choice from logits, sharpened or not.
+    """Returns a choice from logits, sharpened or not.
 
     Args:
       key: a typed key, one for all leading axes.
@@ -180,11 +180,11 @@ class CategoricalPolicy:
         return distrax.Independent(distribution, 1)
 
     def to_action(self, sample: jax.Array) -> jax.Array:
-        """The sample itself, `int32[...]`, or `int32[..., K]` of K choices."""
+        """Returns the sample itself, `int32[...]`, or `int32[..., K]` of K choices."""
         return sample
 
     def to_sample(self, action: jax.Array) -> jax.Array:
-        """The action itself."""
+        """Returns the action itself."""
         return action
 
 
@@ -280,7 +280,7 @@ class BinnedPolicy:
         return _within(self.space, share, scaled=True)
 
     def to_sample(self, action: jax.Array) -> jax.Array:
-        """The nearest values; actions `[..., *space.shape]` -> `int32[..., D]`."""
+        """Returns the nearest values; actions `[..., *space.shape]` -> `int32[..., D]`."""
         share = _unscale(self.space, action, scaled=True)
         nearest = jnp.round((share + 1) * ((self.bins - 1) / 2)).astype(jnp.int32)
         return jnp.clip(nearest, 0, self.bins - 1)
@@ -311,7 +311,7 @@ class TanhPolicy:
     def sample_and_log_prob(
         self, key: jax.Array, outputs: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """A reparametrised sample, and its log-density.
+        """Returns a reparametrised sample, and its log-density.
 
         Args:
           key: a typed key.
@@ -331,7 +331,7 @@ class TanhPolicy:
         return jnp.tanh(drawn), (normal - slope).sum(-1)
 
     def mode(self, outputs: jax.Array) -> jax.Array:
-        """The tanh of the mean; outputs float `[..., 2 D]` -> float `[..., D]`."""
+        """Returns the tanh of the mean; outputs float `[..., 2 D]` -> float `[..., D]`."""
         return jnp.tanh(jnp.split(outputs, 2, axis=-1)[0])
 
     def to_action(self, sample: jax.Array) -> jax.Array:
@@ -339,7 +339,7 @@ class TanhPolicy:
         return _within(self.space, sample, scaled=True)
 
     def to_sample(self, action: jax.Array) -> jax.Array:
-        """The inverse of `to_action`; actions `[..., *space.shape]` -> float `[..., D]`."""
+        """Returns the inverse of `to_action`; actions `[..., *space.shape]` -> float `[..., D]`."""
         return _unscale(self.space, action, scaled=True)
 
 
@@ -364,7 +364,7 @@ Policy = CategoricalPolicy | GaussianPolicy | BinnedPolicy
 
 
 def policy_for(space: spaces.Space, bounds: Bounds = "clip", bins: int = 0) -> Policy:
-    """The policy over a space.
+    """Returns the policy over a space.
 
     Args:
       space: of one agent's unbatched action: discrete, several discrete ones, a box of floats.

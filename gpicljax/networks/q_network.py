@@ -122,7 +122,7 @@ class RecurrentQNetwork(nn.Module):
         }
 
     def initial_carry(self, batch: int) -> Any:
-        """The core's carry for `batch` instances."""
+        """Returns the core's carry for `batch` instances."""
         return self.core.initial_carry(batch)
 
     @property
@@ -212,7 +212,7 @@ class RecurrentQSettings(MemorySettings):
 def recurrent_q_network(
     settings: RecurrentQSettings, observation_space: spaces.Space, actions: spaces.Space | int
 ) -> Network:
-    """The network of some settings, for one agent's spaces."""
+    """Returns the network of some settings, for one agent's spaces."""
     core, event = settings.make(observation_space, choices(actions))
     size = 0
     if settings.encoded is not None:

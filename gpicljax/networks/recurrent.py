@@ -16,7 +16,7 @@ CarryT = TypeVar("CarryT")
 
 
 def orthogonal(key: jax.Array, size: int) -> jax.Array:
-    """A random orthogonal matrix (Haar measure), float `[size, size]`.
+    """Returns a random orthogonal matrix (Haar measure), float `[size, size]`.
 
     Gram-Schmidt on a Gaussian matrix, each column twice. Linen's initialiser calls LAPACK, whose
     batched kernel waits for the thread pool that it runs on: with two threads, seeds under `vmap`
@@ -48,7 +48,7 @@ def orthogonal_gates(gates: int) -> Callable[[jax.Array, int], jax.Array]:
 
 
 def lstm_cell(cell: jax.Array, gates: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The next cell and hidden state, float `[..., size]` each.
+    """Returns the next cell and hidden state, float `[..., size]` each.
 
     Args:
       cell: float `[..., size]`.
@@ -77,7 +77,7 @@ class RecurrentLayer(nn.Module, Generic[CarryT]):
         raise NotImplementedError
 
     def step(self, carry: CarryT, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, CarryT]:
-        """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
+        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
         hidden, carry = self.unroll(carry, inputs[None], start[None])
         return hidden[0], carry
 
@@ -137,7 +137,7 @@ class GRULayer(RecurrentLayer[jax.Array]):
         self.recurrent = self.param("recurrent", orthogonal_gates(3), self.size)
 
     def initial_carry(self, batch: int) -> jax.Array:
-        """The hidden state, zeros `float[batch, size]`."""
+        """Returns the hidden state, zeros `float[batch, size]`."""
         return jnp.zeros((batch, self.size), jnp.result_type(float))
 
     def unroll(
@@ -172,7 +172,7 @@ class RecurrentStack(nn.Module):
         self.layers = [self.layer(size) for size in self.sizes]
 
     def initial_carry(self, batch: int) -> tuple[Any, ...]:
-        """The layers' carries."""
+        """Returns the layers' carries."""
         return tuple(self.layer(size, parent=None).initial_carry(batch) for size in self.sizes)
 
     def unroll(
@@ -188,7 +188,7 @@ class RecurrentStack(nn.Module):
     def step(
         self, carry: Sequence[ArrayTree], inputs: jax.Array, start: jax.Array
     ) -> tuple[jax.Array, tuple[ArrayTree, ...]]:
-        """One step: `float[B, F]`, `bool[B]` -> `float[B, sizes[-1]]`, and the carry."""
+        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, sizes[-1]]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry
 

@@ -127,12 +127,12 @@ class _Tiling(NamedTuple):
         return x.reshape(-1, self.group, *x.shape[2:])
 
     def join(self, x: jax.Array, like: jax.Array, before: int = 0) -> jax.Array:
-        """The reverse, with the shape of `like` but for the axis of the width."""
+        """Returns the reverse, with the shape of `like` but for the axis of the width."""
         x = x.reshape(*like.shape[:2], *x.shape[2:])
         return x[..., before : before + like.shape[-1]]
 
     def limits(self, first: jax.Array | None, like: jax.Array) -> jax.Array | None:
-        """The earliest keys, `int32[N, G, T]`."""
+        """Returns the earliest keys, `int32[N, G, T]`."""
         batch, heads, _, length = like.shape
         if first is None and (self.before or self.plan.offset > self.before):
             first = jnp.zeros((batch, length), jnp.int32)
@@ -238,7 +238,7 @@ def _exp2(x: jax.Array) -> jax.Array:
 
 @custom_vmap
 def lowest(x: jax.Array) -> jax.Array:
-    """The minimum, also of all that `vmap` maps over: loop bounds must not become batched.
+    """Returns the minimum, also of all that `vmap` maps over: loop bounds must not become batched.
 
     A batched bound would make every round of the loop copy its whole state.
     """

@@ -113,7 +113,7 @@ class Transformer(nn.Module):
         return (self.window + 1) * self.tokens_per_step - 1
 
     def initial_carry(self, batch: int) -> KVCache:
-        """An empty cache."""
+        """Returns an empty cache."""
         size = self.width // self.heads
         shape = (batch, self.layers, self.heads, self._slots, size)
         # Two arrays: one given twice could not be donated.
@@ -174,7 +174,7 @@ class Transformer(nn.Module):
         start: jax.Array,
         window: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
-        """One step: float `[B, (tokens_per_step,) d]`, `bool[B]` -> outputs, and the carry."""
+        """Runs one step: float `[B, (tokens_per_step,) d]`, `bool[B]` -> outputs, and the carry."""
         batch, count, slots = inputs.shape[0], self.tokens_per_step, self._slots
         positions = self._positions(carry.length, start[None], 1)
         # The position of the token in each slot once the step's are in; of old trials, below 0.
@@ -255,7 +255,7 @@ class SequenceTransformer(nn.Module):
     reads_none = True
 
     def initial_carry(self, batch: int) -> KVCache:
-        """An empty cache."""
+        """Returns an empty cache."""
         return self.trunk.initial_carry(batch)
 
     def _outputs(self, x: jax.Array) -> Any:

@@ -35,7 +35,7 @@ class AroundCore(nn.Module):
         return getattr(self.core, "reads_none", False)
 
     def initial_carry(self, batch: int) -> Any:
-        """The core's."""
+        """Returns the core's."""
         return self.core.initial_carry(batch)
 
     def unroll(
@@ -69,9 +69,9 @@ class VectorModel(AroundCore):
         self.head = Linear(self.outputs, scaled_uniform(), default_float())
 
     def read(self, inputs: jax.Array) -> jax.Array:
-        """The projection."""
+        """Returns the projection."""
         return self.projection(inputs)
 
     def write(self, features: jax.Array) -> jax.Array:
-        """The head."""
+        """Returns the head."""
         return self.head(features)

@@ -127,7 +127,7 @@ class Clock(gymnasium.Env):
 
     def __init__(self):
         self.hands = np.zeros(1, np.float32)
-        self.state_of.append(self)
+        self.opened.append(self)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -159,7 +159,7 @@ def test_what_an_environment_changes_in_place_was_copied():
 
 @pytest.mark.parametrize("fault", [None, RuntimeError("the agent failed")])
 def test_every_environment_is_closed_at_the_end(fault):
-    Clock.state_of.clear()
+    Clock.opened.clear()
     Clock.closed.clear()
 
     def agent(moments):
@@ -170,13 +170,13 @@ def test_every_environment_is_closed_at_the_end(fault):
     batch = from_gymnasium(Clock, num_envs=3, actions=2)
     with pytest.raises(RuntimeError) if fault else contextlib.nullcontext():
         host_play(jax.random.key(0), batch, agent, max_steps=2, keep=keep)
-    assert len(Clock.state_of) == 4 and set(Clock.closed) == set(Clock.state_of)
+    assert len(Clock.opened) == 4 and set(Clock.closed) == set(Clock.opened)
     # Without `host_play`: with the batch and its instances.
     instances = from_gymnasium(Clock, num_envs=2, actions=2).start(jax.random.key(0))
     instances[0].step(np.zeros(2, np.float32))
     del instances
     gc.collect()
-    assert len(Clock.state_of) == 7 and set(Clock.closed) == set(Clock.state_of)
+    assert len(Clock.opened) == 7 and set(Clock.closed) == set(Clock.opened)
 
 
 def test_entries_with_bounds_of_their_own_are_told_one_by_one(key):

@@ -16,12 +16,12 @@ ENTRIES = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
 def dot(a: Vector, b: Vector) -> Any:
-    """The scalar product."""
+    """Returns the scalar product."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 def cross(a: Vector, b: Vector) -> Vector:
-    """The vector product."""
+    """Returns the vector product."""
     return (
         a[1] * b[2] - a[2] * b[1],
         a[2] * b[0] - a[0] * b[2],
@@ -30,12 +30,12 @@ def cross(a: Vector, b: Vector) -> Vector:
 
 
 def plus(a: Vector, b: Vector) -> Vector:
-    """The sum."""
+    """Returns the sum."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
 def minus(a: Vector, b: Vector) -> Vector:
-    """The difference."""
+    """Returns the difference."""
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
 
 
@@ -73,12 +73,12 @@ def axis(index: jax.Array, axes: Axes, offset: int = 0) -> Vector:
 
 
 def on_axes(vector: Vector, axes: Axes) -> Vector:
-    """A vector's components along three axes."""
+    """Returns a vector's components along three axes."""
     return dot(vector, axes[0]), dot(vector, axes[1]), dot(vector, axes[2])
 
 
 def off_axes(vector: Vector, axes: Axes) -> Vector:
-    """The inverse of `on_axes`, for axes at right angles."""
+    """Returns the inverse of `on_axes`, for axes at right angles."""
     x, y, z = (
         vector[0] * axes[0][i] + vector[1] * axes[1][i] + vector[2] * axes[2][i] for i in range(3)
     )
@@ -107,7 +107,7 @@ def shift_diagonal(matrix: Symmetric, shift: Any) -> Symmetric:
 
 
 def rows(matrix: Symmetric) -> Axes:
-    """The three rows."""
+    """Returns the three rows."""
     a, b, c, d, e, f = matrix
     return (a, b, c), (b, d, e), (c, e, f)
 
@@ -119,7 +119,7 @@ def times(matrix: Symmetric, vector: Vector) -> Vector:
 
 
 def inverse(matrix: Symmetric) -> Symmetric:
-    """The inverse."""
+    """Returns the inverse."""
     a, b, c, d, e, f = matrix
     xx, xy, xz = d * f - e * e, c * e - b * f, b * e - c * d
     scale = 1 / (a * xx + b * xy + c * xz)

@@ -233,12 +233,12 @@ def _sum_boxes(
 
 
 def _over_points(x: jax.Array) -> jax.Array:
-    """The sum over points, written out: a kernel has no sums along an axis."""
+    """Returns the sum over points, written out: a kernel has no sums along an axis."""
     return x[0] + x[1] + x[2] + x[3]
 
 
 def _over_boxes(x: jax.Array) -> jax.Array:
-    """The sum over boxes."""
+    """Returns the sum over boxes."""
     total = x[0]
     for i in range(1, x.shape[0]):
         total = total + x[i]
@@ -252,7 +252,7 @@ def _across(a: Place, b: Place) -> jax.Array:
 
 
 def _step(inertia: float, mass: jax.Array, free: Place, sums: _Sums, loop: _Search) -> _Search:
-    """One step of Newton's method, or back along the last.
+    """Runs one step of Newton's method, or back along the last.
 
     Full steps arrive after few, but now and then they go round in circles. After some steps, one
     that went too far along its line is taken back to where the slope vanishes on the secant.

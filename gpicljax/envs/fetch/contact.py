@@ -134,7 +134,7 @@ def impedance(depth: jax.Array, least: Any, most: Any, width: Any) -> jax.Array:
 
 
 def springs(distance: jax.Array, present: jax.Array, material: Material) -> Springs:
-    """The edges of contacts at their distances.
+    """Returns the edges of contacts at their distances.
 
     Args:
       distance: `[..., P, B]`, in metres.
@@ -213,7 +213,7 @@ def tangents(normal: Vector) -> tuple[Vector, Vector]:
 
 
 def corners(middle: jax.Array, along: jax.Array, across: jax.Array) -> jax.Array:
-    """The corners of a parallelogram, `[...]` -> `[4, ...]`."""
+    """Returns the corners of a parallelogram, `[...]` -> `[4, ...]`."""
     return jnp.stack(
         jnp.broadcast_arrays(
             middle + along + across,

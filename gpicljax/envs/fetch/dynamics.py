@@ -102,7 +102,7 @@ def _of_boxes(hand: Vector, right: jax.Array | float, left: jax.Array | float) -
 
 
 def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> World:
-    """The world 2 ms later.
+    """Returns the world 2 ms later.
 
     Args:
       scene: the task's.
@@ -159,7 +159,7 @@ def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> W
 
 
 def advance_all(scene: Scene, world: World, action: jax.Array) -> World:
-    """A step of 40 ms, for a batch.
+    """Runs a step of 40 ms, for a batch.
 
     Args:
       scene: the task's.
@@ -208,7 +208,7 @@ def _advance(task: str) -> Callable[[World, jax.Array], World]:
 
 
 def advance(task: str, world: World, action: jax.Array) -> World:
-    """A step of 40 ms, without a batch. `vmap` makes one kernel of it.
+    """Runs a step of 40 ms, without a batch. `vmap` makes one kernel of it.
 
     Args:
       task: which of `SCENES`.

@@ -104,7 +104,7 @@ class FetchTask(Environment[Params, Task, Episode], Generic[Episode]):
         return Params(jnp.asarray(50, jnp.int32))
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """The task."""
+        """Returns the task."""
         del key
         return Task(jnp.asarray(params.horizon, jnp.int32))
 
@@ -259,7 +259,7 @@ class Fetch(FetchTask[State]):
         )
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with places and velocities from float `[26]`; the step count stays."""
+        """Returns the state with places and velocities from float `[26]`; the step count stays."""
         vector = jnp.asarray(vector, jnp.result_type(float))
         parts = jnp.split(vector, np.cumsum([3, 2, 3, 4, 3, 2, 3, 3]))
         hand, fingers, body, turn, *speeds, goal = parts
@@ -279,7 +279,7 @@ class Fetch(FetchTask[State]):
         return State(world, goal, state.steps)
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """The table from above, and below it from the front; the goal is a red dot.
+        """Returns the table from above, and below it from the front; the goal is a red dot.
 
         Returns:
           `uint8[240, 240, 3]`.

@@ -56,7 +56,7 @@ class _Progress(NamedTuple):
 
 
 def script(env: FetchTask, settings: Script | None = None) -> Agent:
-    """The rule for the environment's task.
+    """Returns the rule for the environment's task.
 
     Args:
       env: one of the three.
@@ -105,7 +105,7 @@ def _towards(
 
 
 def _direction(start: jax.Array, end: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The way along the table from a place to another: of length 1, and how far it is."""
+    """Returns the way along the table from a place to another: of length 1, and how far it is."""
     way = (end - start) * jnp.array([1.0, 1.0, 0.0], start.dtype)
     far = jnp.linalg.norm(way)
     return way / jnp.maximum(far, 1e-6), far

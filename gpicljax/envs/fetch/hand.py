@@ -64,7 +64,7 @@ def rubber(softness: float) -> contact.Material:
 
 
 def pull(hand: Vector, velocity: Vector, target: Vector) -> Vector:
-    """The hand's acceleration without contacts, in m/s^2.
+    """Returns the hand's acceleration without contacts, in m/s^2.
 
     Args:
       hand: where it is, in metres.

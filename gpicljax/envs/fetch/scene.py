@@ -128,7 +128,7 @@ class World:
 
 
 def first_world(scene: Scene, body: jax.Array) -> World:
-    """The beginning of an episode.
+    """Returns the beginning of an episode.
 
     Args:
       scene: the task's.
@@ -153,7 +153,7 @@ def first_world(scene: Scene, body: jax.Array) -> World:
 
 
 def axes_of(turn: jax.Array | tuple) -> Axes:
-    """A body's own axes in the world, by its quaternion, `[4, ...]`."""
+    """Returns a body's own axes in the world, by its quaternion, `[4, ...]`."""
     w, x, y, z = turn
     return (
         (1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),

@@ -15,7 +15,7 @@ _FLOOR, _WOOD, _BLOCK, _FINGER, _PALM, _GOAL = (
 
 
 def render(scene: Scene, world: World, goal: jax.Array) -> jax.Array:
-    """The scene; fingers and block are drawn to scale, and the block as it is turned.
+    """Returns the scene; fingers and block are drawn to scale, and the block as it is turned.
 
     Args:
       scene: the task's.

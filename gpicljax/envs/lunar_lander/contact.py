@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(pose: Triple) -> Frame:
-    """The frame of a pose (x, y, angle)."""
+    """Returns the frame of a pose (x, y, angle)."""
     x, y, angle = pose
     return Frame(x, y, jnp.cos(angle), jnp.sin(angle))
 
@@ -60,7 +60,7 @@ def to_world(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
 
 
 def to_local(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """The inverse of `to_world`."""
+    """Returns the inverse of `to_world`."""
     x, y = x - frame.x, y - frame.y
     return frame.cos * x + frame.sin * y, frame.cos * y - frame.sin * x
 
@@ -75,7 +75,7 @@ _TABLES = {
 
 
 def entries(table: str, like: jax.Array) -> Pair:
-    """All corners, following corners or normals of the bodies, in their coordinates.
+    """Returns all corners, following corners or normals of the bodies, in their coordinates.
 
     Each is `[6, 1, 3, 1]`, in the dtype of `like`.
     """
@@ -84,7 +84,7 @@ def entries(table: str, like: jax.Array) -> Pair:
 
 
 def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
-    """One of `entries` for each of an array of numbers `[..., 3, B]`."""
+    """Returns one of `entries` for each of an array of numbers `[..., 3, B]`."""
     body = jnp.arange(3, dtype=jnp.int32)[:, None]
     flat = 3 * index + body
     x, y = (jnp.asarray(_TABLES[table][..., i].ravel(), like.dtype) for i in range(2))
@@ -92,12 +92,12 @@ def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
 
 
 def corners(frame: Frame) -> Pair:
-    """The six corners of each body in the world, `[6, 2, 3, B]`, or with 1 for 2 slots."""
+    """Returns the six corners of each body in the world, `[6, 2, 3, B]`, or with 1 for 2 slots."""
     return to_world(frame, *entries("corner", frame.x))
 
 
 def least(values: jax.Array) -> Pair:
-    """The least value along the first axis, and the lowest index that has it, `int32[...]`.
+    """Returns the least value along the first axis, and the lowest index that has it, `int32[...]`.
 
     Both in one go, which a kernel can hold at any size: see `run_kernel`.
     """
@@ -158,12 +158,12 @@ class Manifold(NamedTuple):
 
 
 def _feature(kind_a: int, index_a: jax.Array | int, kind_b: int, index_b: jax.Array) -> jax.Array:
-    """A number for the meeting of two features; A is what is cut off, B what does it."""
+    """Returns a number for the meeting of two features; A is what is cut off, B what does it."""
     return 128 * kind_a + 64 * kind_b + 8 * index_a + index_b
 
 
 def _axes(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
-    """The axes of separation.
+    """Returns the axes of separation.
 
     Returns:
       Whether the body's centre is below the edge; the edge's normal towards the body; separation
@@ -353,7 +353,7 @@ def push(velocity: Triple, r: Rows, impulses: Impulses) -> Triple:
 
 
 def solve(r: Rows, velocity: Triple, old: Impulses) -> tuple[Triple, Impulses]:
-    """One iteration over one contact of each body: friction, then the normal impulses.
+    """Runs one iteration over one contact of each body: friction, then the normal impulses.
 
     Returns:
       The velocities and the impulses.
@@ -410,7 +410,7 @@ def solve(r: Rows, velocity: Triple, old: Impulses) -> tuple[Triple, Impulses]:
 def correct(
     pose: Triple, manifolds: Manifold, active: jax.Array, stiffness: float
 ) -> tuple[Triple, jax.Array]:
-    """One pass of position corrections over both contacts of each body.
+    """Returns one pass of position corrections over both contacts of each body.
 
     Args:
       pose: x, y, angle, each `[3, B]`.

@@ -99,7 +99,7 @@ class State:
 
 
 def _gust(index: jax.Array, dtype: DTypeLike) -> jax.Array:
-    """The wind's share of its greatest force or torque at a time index."""
+    """Returns the wind's share of its greatest force or torque at a time index."""
     t = index.astype(dtype)
     return jnp.tanh(jnp.sin(0.02 * t) + jnp.sin(np.pi * 0.01 * t))
 
@@ -169,7 +169,7 @@ class LunarLander(Environment[Params, Task, State]):
             check_order(name, getattr(params, name))
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """A random ground, and constants drawn from their ranges."""
+        """Returns a random ground, and constants drawn from their ranges."""
         dtype = jnp.result_type(float)
         # One draw for everything: each call of the generator takes a second to compile.
         shares = jax.random.uniform(key, (len(_RANGES) + 12,), dtype)
@@ -219,7 +219,7 @@ class LunarLander(Environment[Params, Task, State]):
         return dataclasses.replace(state, potential=self._potential(self.observe(state, task)))
 
     def _kick(self, world: World, vx: jax.Array, vy: jax.Array, spin: jax.Array) -> World:
-        """The lander's velocity changed."""
+        """Returns the lander's velocity changed."""
         change = jnp.stack([vx, vy, spin])
         return dataclasses.replace(world, velocity=world.velocity.at[:, 0].add(change))
 
@@ -248,11 +248,11 @@ class LunarLander(Environment[Params, Task, State]):
         return main, side, jnp.asarray(action - 2, dtype)
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
-        """The scatter of the engines' thrust, float `[2]`, uniform in [-1, 1)."""
+        """Returns the scatter of the engines' thrust, float `[2]`, uniform in [-1, 1)."""
         return jax.random.uniform(key, (2,), state.world.pose.dtype, -1.0, 1.0)
 
     def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
-        """One step with its noise given.
+        """Runs one step with its noise given.
 
         Args:
           state: the state.
@@ -309,7 +309,7 @@ class LunarLander(Environment[Params, Task, State]):
         return x + scene.RISE[0] * jnp.sin(angle), y - scene.RISE[0] * jnp.cos(angle), angle
 
     def _over(self, state: State) -> jax.Array:
-        """Whether the episode has terminated."""
+        """Returns whether the episode has terminated."""
         outside = jnp.abs((self._origin(state)[0] - WIDTH / 2) / (WIDTH / 2)) >= 1
         return state.world.crashed | state.world.asleep | outside
 
@@ -388,7 +388,7 @@ class LunarLander(Environment[Params, Task, State]):
         return jnp.concatenate([bodies.T.ravel(), world.joint.T.ravel()])
 
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with bodies and joints from a vector as `physical_state` returns it.
+        """Returns the state with bodies and joints from a vector as `physical_state` returns it.
 
         Each joint counts as at the limit that its angle is at. Contacts, their impulses and
         everything else stay.
@@ -425,5 +425,5 @@ class LunarLander(Environment[Params, Task, State]):
         )
 
     def render(self, state: State, task: Task) -> jax.Array:
-        """The craft over its ground, the pad between two flags, `uint8[400, 600, 3]`."""
+        """Returns the craft over its ground, the pad between two flags, `uint8[400, 600, 3]`."""
         return view.render(state.world.pose, task.ground)

@@ -34,17 +34,17 @@ def stack_bodies(triples: list[Triple]) -> Triple:
 
 
 def bodies_of(triple: Triple) -> list[Triple]:
-    """The inverse of `stack_bodies`."""
+    """Returns the inverse of `stack_bodies`."""
     return [(triple[0][i], triple[1][i], triple[2][i]) for i in range(3)]
 
 
 def slot_of(tree: ArrayTree, slot: int) -> Any:
-    """One entry of the leaves' first axis."""
+    """Returns one entry of the leaves' first axis."""
     return jax.tree.map(lambda leaf: leaf[slot], tree)
 
 
 def joint_rows(world: World) -> tuple[list[joint.Row], jax.Array, jax.Array]:
-    """The joints' constraints, their limit states, and their impulses to start from."""
+    """Returns the joints' constraints, their limit states, and their impulses to start from."""
     limit = joint.limit_states(world.pose[2])
     constraints = joint.rows(world.pose[2], limit)
     stop = jnp.where((limit == world.limit) & (limit != 0), world.joint[2], 0)
@@ -55,7 +55,7 @@ def joint_rows(world: World) -> tuple[list[joint.Row], jax.Array, jax.Array]:
 def warm(
     rows: list[joint.Row], bodies: list[Triple], impulses: list[joint.Impulses]
 ) -> list[Triple]:
-    """The velocities with which the impulses of the last step leave bodies."""
+    """Returns the velocities with which the impulses of the last step leave bodies."""
     for leg in _ORDER:
         bodies[0], bodies[leg + 1] = joint.push(
             leg, bodies[0], bodies[leg + 1], rows[leg].arms, impulses[leg]
@@ -66,7 +66,7 @@ def warm(
 def joint_sweep(
     rows: list[joint.Row], bodies: list[Triple], impulses: list[joint.Impulses]
 ) -> tuple[list[Triple], list[joint.Impulses]]:
-    """One iteration over the joints: the velocities and the impulses."""
+    """Runs one iteration over the joints: the velocities and the impulses."""
     bodies, impulses = list(bodies), list(impulses)
     for leg in _ORDER:
         bodies[0], bodies[leg + 1], impulses[leg] = joint.solve(
@@ -88,7 +88,7 @@ def integrate(pose: Triple, velocity: Triple, time: jax.Array | float) -> tuple[
 
 
 def joint_corrections(limit: jax.Array, bodies: list[Triple]) -> tuple[list[Triple], jax.Array]:
-    """One pass of corrections over both joints, and whether both were fine beforehand."""
+    """Returns one pass of corrections over both joints, and whether both were fine beforehand."""
     bodies = list(bodies)
     fine = jnp.ones(limit.shape[1:], bool)
     for leg in _ORDER:
@@ -105,12 +105,12 @@ def split_joints(joints: jax.Array) -> list[joint.Impulses]:
 
 
 def stack_joints(impulses: list[joint.Impulses]) -> jax.Array:
-    """The inverse of `split_joints`."""
+    """Returns the inverse of `split_joints`."""
     return jnp.stack([jnp.stack(row) for row in zip(*impulses, strict=True)])
 
 
 def fly(world: World, heights: jax.Array, patience: int) -> tuple[World, jax.Array]:
-    """A step without contacts. Leaves `[..., B]`; forces have changed the velocities already.
+    """Runs a step without contacts. Leaves `[..., B]`; forces have changed the velocities already.
 
     Args:
       world: the world.
@@ -193,7 +193,7 @@ def _distance2(pose: Triple | jax.Array, edges: Edges) -> jax.Array:
 
 
 def _near_ground(before: World, after: Triple, heights: jax.Array) -> jax.Array:
-    """Whether an instance may touch the ground on the way to given poses. `bool[B]`."""
+    """Returns whether an instance may touch the ground on the way to given poses. `bool[B]`."""
     _, edges = edges_near(heights, before.pose, before.velocity)
     least = jnp.minimum(_distance2(before.pose, edges), _distance2(after, edges))
     reach = column(scene.RADIUS + contact.SKIN + _MARGIN, heights)
@@ -209,7 +209,7 @@ class Boxes(NamedTuple):
 
 
 def _bounds(pose: Triple) -> tuple[jax.Array, jax.Array]:
-    """The tight boxes around bodies, lowest x, y and highest x, y, each `[2, 3, B]`."""
+    """Returns the tight boxes around bodies, lowest x, y and highest x, y, each `[2, 3, B]`."""
     x, y = contact.corners(frame_of(pose))
     low, high = (jnp.concatenate([least(sign * x)[0], least(sign * y)[0]]) for sign in (1, -1))
     return low - contact.SKIN / 2, contact.SKIN / 2 - high
@@ -247,6 +247,6 @@ def move_boxes(boxes: Boxes, start: Triple, end: Triple, heights: jax.Array) -> 
 
 
 def first_slot(order: jax.Array, number: jax.Array) -> jax.Array:
-    """The slot whose contact is newer and comes first in everything, `int32[3, B]`."""
+    """Returns the slot whose contact is newer and comes first in everything, `int32[3, B]`."""
     lower = number.min(0)
     return (lower + ((order >> lower) & 1)) % 2

@@ -123,7 +123,7 @@ def _closest(frame: Frame, edges: Edges) -> tuple[jax.Array, jax.Array, _Axis]:
 
 
 def _measure(frame: Frame, axis: _Axis) -> tuple[Pair, Pair]:
-    """An axis in the world: its direction and origin."""
+    """Returns an axis in the world: its direction and origin."""
     return (
         pick(axis.on_body, rotate(frame, *axis.direction), axis.direction),
         pick(axis.on_body, to_world(frame, *axis.origin), axis.origin),

@@ -47,7 +47,7 @@ def _column(values: object, like: jax.Array) -> jax.Array:
 def _arms(
     away: jax.Array | float, lander_angle: jax.Array, leg_angle: jax.Array
 ) -> tuple[jax.Array, ...]:
-    """The common point relative to either centre of mass, in the world."""
+    """Returns the common point relative to either centre of mass, in the world."""
     rise, down = float(scene.RISE[0]), scene.LEG_DOWN
     cos, sin = jnp.cos(leg_angle), jnp.sin(leg_angle)
     return (
@@ -141,7 +141,7 @@ def push(
 def solve(
     leg: int, r: Row, lander: Triple, body: Triple, old: Impulses
 ) -> tuple[Triple, Triple, Impulses]:
-    """One iteration: the motor, then point and limit.
+    """Runs one iteration: the motor, then point and limit.
 
     Returns:
       Velocities of lander and leg, and the impulses.
@@ -177,7 +177,7 @@ def solve(
 def correct(
     leg: int, limit: jax.Array, lander: Triple, body: Triple
 ) -> tuple[Triple, Triple, jax.Array]:
-    """One pass of position corrections.
+    """Returns one pass of position corrections.
 
     Returns:
       Poses of lander and leg, and whether both errors were small beforehand.

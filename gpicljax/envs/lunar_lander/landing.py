@@ -110,7 +110,7 @@ def _split_impulses(impulse: jax.Array) -> contact.Impulses:
 
 
 def land(world: World, heights: jax.Array) -> World:
-    """A step with contacts. Leaves `[..., B]`; forces have changed the velocities already."""
+    """Runs a step with contacts. Leaves `[..., B]`; forces have changed the velocities already."""
     number, edges = run_kernel(edges_near, heights, world.pose, world.velocity)
     start = (world.pose[0], world.pose[1], world.pose[2])
     same_edge = number == world.edge

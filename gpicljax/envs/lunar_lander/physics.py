@@ -57,7 +57,7 @@ def advance_one(world: World, heights: jax.Array, over: jax.Array) -> World:
 
 
 def fly_one(world: World, heights: jax.Array) -> World:
-    """A step of one instance without contacts."""
+    """Runs a step of one instance without contacts."""
     world, heights = _add_batch((world, heights))
     return _drop_batch(fly(world, heights, POSITION_ITERATIONS)[0])
 
@@ -77,7 +77,7 @@ _fly = one_kernel_on_gpu(fly_one, elsewhere=fly_one)
 
 @jax.jit
 def advance(world: World, heights: jax.Array, over: jax.Array) -> World:
-    """One step of 0.02 s. Compiled once for all callers outside `jit`.
+    """Runs one step of 0.02 s. Compiled once for all callers outside `jit`.
 
     Args:
       world: unbatched; forces and engines have changed the velocities already.
@@ -89,5 +89,5 @@ def advance(world: World, heights: jax.Array, over: jax.Array) -> World:
 
 @jax.jit
 def fly_alone(world: World, heights: jax.Array) -> World:
-    """A step high above the ground, unbatched: as `advance`, but without contacts."""
+    """Runs a step high above the ground, unbatched: as `advance`, but without contacts."""
     return _fly(world, heights)

@@ -107,7 +107,7 @@ class World:
 
 
 def first_world(dtype: jnp.dtype) -> World:
-    """The world before its first step: the craft at the top, its legs not yet drawn in."""
+    """Returns the world before its first step: the craft at the top, its legs not yet drawn in."""
     x = WIDTH / 2 - np.array([0.0, *(LEG_SIDE * LEG_AWAY)])
     pose = np.stack([x, HEIGHT + RISE, [0.0, *START_TILT]])
     zeros = jnp.zeros((3, 3), dtype)
@@ -141,7 +141,7 @@ def first_world(dtype: jnp.dtype) -> World:
 
 
 def terrain(heights: jax.Array) -> jax.Array:
-    """The ground from the draws of Gymnasium's reset.
+    """Returns the ground from the draws of Gymnasium's reset.
 
     Args:
       heights: float `[12]`.

@@ -21,7 +21,7 @@ _FLAG_HEIGHT = 50
 
 @functools.cache
 def _sky() -> np.ndarray:
-    """The night sky, `uint8[400, 600, 3]`."""
+    """Returns the night sky, `uint8[400, 600, 3]`."""
     share = np.linspace(0, 1, SIZE[0])[:, None, None]
     sky = np.tile((1 - share) * np.array(_NIGHT) + share * np.array(_DUSK), (1, SIZE[1], 1))
     for x, y in np.random.default_rng(4).integers((8, 8), (592, 250), (24, 2)):
@@ -35,7 +35,7 @@ def _on_screen(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _corners(corners: np.ndarray, pose: jax.Array, rise: float) -> jax.Array:
-    """A body's corners on the screen; they are relative to its origin."""
+    """Returns a body's corners on the screen; they are relative to its origin."""
     x, y, angle = pose
     sin, cos = jnp.sin(angle), jnp.cos(angle)
     px, py = corners[:, 0], corners[:, 1] - rise
@@ -43,7 +43,7 @@ def _corners(corners: np.ndarray, pose: jax.Array, rise: float) -> jax.Array:
 
 
 def render(pose: jax.Array, ground: jax.Array) -> jax.Array:
-    """The craft over its ground, the pad between two flags.
+    """Returns the craft over its ground, the pad between two flags.
 
     Args:
       pose: float `[3, 3]`, see `scene.World`.

@@ -73,7 +73,7 @@ class SymbolMap:
 
     @classmethod
     def draw(cls, seed: int, vocab_size: int = 32, symbols: str = SYMBOLS) -> SymbolMap:
-        """A random one.
+        """Returns a random one.
 
         Raises:
           ValueError: if the vocabulary has fewer tokens than there are symbols.
@@ -103,12 +103,12 @@ class SymbolMap:
         return table[codes]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The symbols that tokens stand for; "\N{REPLACEMENT CHARACTER}" where there is none."""
+        """Returns the symbols that tokens stand for; "�" where there is none."""
         symbols = dict(zip(self.tokens, self.symbols, strict=True))
         return "".join(symbols.get(int(token), "\N{REPLACEMENT CHARACTER}") for token in tokens)
 
     def __str__(self) -> str:
-        """The mapping in one line, such as for a report."""
+        """Returns the mapping in one line, such as for a report."""
         pairs = zip(self.symbols, self.tokens, strict=True)
         return " ".join(f"{symbol!r}={token}" for symbol, token in pairs)
 

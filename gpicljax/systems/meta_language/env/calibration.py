@@ -39,7 +39,7 @@ class Calibrated(NamedTuple):
 
 
 def nats_per_token(key: jax.Array, tables: jax.Array, scale: jax.Array) -> jax.Array:
-    """The mean of -log p of `NUM_SEQUENCES` sequences of `LENGTH` tokens, float `[]`."""
+    """Returns the mean of -log p of `NUM_SEQUENCES` sequences of `LENGTH` tokens, float `[]`."""
     drawn = sequences(key, tables[None], scale[None], LENGTH, NUM_SEQUENCES, with_log_probs=True)
     return -jnp.mean(jnp.asarray(drawn[1]))
 
@@ -52,7 +52,7 @@ def by_rejection(
     high: jax.Array,
     rounds: int,
 ) -> Calibrated:
-    """The first of at most `rounds` languages whose nats per token are within [low, high].
+    """Returns the first of at most `rounds` languages whose nats per token are within [low, high].
 
     Args:
       key: a typed key.

@@ -149,7 +149,7 @@ class MetaLanguage(Environment[Params, Task, State]):
         return language.num_slots(self.max_order, self.slot_weights)
 
     def parameter_count(self, order: int) -> int:
-        """Numbers that define a language of this order: 3104 + 2112 n by default."""
+        """Returns numbers that define a language of this order: 3104 + 2112 n by default."""
         sizes = self.vocab_size, self.embedding_size, self.hidden_size
         return language.parameter_count(order, *sizes)
 
@@ -221,7 +221,7 @@ class MetaLanguage(Environment[Params, Task, State]):
         check(self.normalisation == "row", "normalisation", self.normalisation, only)
 
     def next_token_log_probs(self, task: Task, context: jax.Array) -> jax.Array:
-        """The generator's log-probabilities of the next token, float `[V]`.
+        """Returns the generator's log-probabilities of the next token, float `[V]`.
 
         Args:
           task: the language.
@@ -309,7 +309,7 @@ class MetaLanguage(Environment[Params, Task, State]):
     # One episode -----------------------------------------------------------------------------
 
     def initial(self, key: jax.Array, task: Task) -> State:
-        """The context of token 0 alone."""
+        """Returns the context of token 0 alone."""
         del key, task
         self._check_row()
         return State(jnp.zeros(self.num_slots, jnp.int32), jnp.zeros((), jnp.int32))
@@ -336,7 +336,7 @@ class MetaLanguage(Environment[Params, Task, State]):
         return Transition(state, predicted[token], jnp.zeros((), bool), over, info)
 
     def observe(self, state: State, task: Task) -> jax.Array:
-        """The latest token, `int32[]`."""
+        """Returns the latest token, `int32[]`."""
         return state.context[-1]
 
     # Spaces and views ------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class MetaLanguage(Environment[Params, Task, State]):
         return spaces.Box(-np.inf, np.inf, (self.vocab_size,))
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The tokens."""
+        """Returns the tokens."""
         return spaces.Discrete(self.vocab_size)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:

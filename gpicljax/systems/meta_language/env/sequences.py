@@ -25,7 +25,7 @@ MOST_WRITTEN_OUT = 256
 
 
 def _total(values: jax.Array) -> jax.Array:
-    """The sum over the leading axis, in order."""
+    """Returns the sum over the leading axis, in order."""
     if len(values) > MOST_WRITTEN_OUT:
         return values.sum(0)
     return functools.reduce(jnp.add, list(values))

@@ -90,7 +90,7 @@ def nats_without_memory(network: Network, params: ArrayTree, tokens: jax.Array) 
 
 
 def known_languages(config: Config, keys: jax.Array) -> jax.Array:
-    """The keys of languages drawn from the finite set that is trained on."""
+    """Returns the keys of languages drawn from the finite set that is trained on."""
     every = gpicljax.TaskSet.create(named_key(config.seed, "tasks"), config.tasks).keys
     return every[jax.vmap(lambda key: jax.random.randint(key, (), 0, config.tasks))(keys)]
 
@@ -145,7 +145,7 @@ def measures_of(
     )
 
     def episode(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Episode:
-        """An unseen language, token by token; `aux` has its own predictions."""
+        """Returns an unseen language, token by token; `aux` has its own predictions."""
         del cell
         agent = language_agent(network, env.action_space())
         played = record_episode(key, env, agent, params, max_steps=tokens, env_params=replayed)
@@ -181,7 +181,7 @@ def build(config: Config) -> Program:
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
 
     def data(updates: jax.Array) -> Any:
-        """The distribution over languages in force after so many updates."""
+        """Returns the distribution over languages in force after so many updates."""
         (low, high), (first_low, first_high) = config.orders, config.warmup_orders
         warm = updates < warmup
         return dataclasses.replace(
@@ -258,7 +258,7 @@ def build(config: Config) -> Program:
 
 
 def models_to_start_from(config: Config, capacity: int) -> dict[str, Any]:
-    """The parameters of saved models, each a cell; a single empty cell to start anew."""
+    """Returns the parameters of saved models, each a cell; a single empty cell to start anew."""
     start = config.start_from
     if start is None:
         return {"": ()}

@@ -175,23 +175,23 @@ def texts(outcome: RunResult) -> list[Curves]:
 
 
 def at(curve: np.ndarray, position: int) -> float:
-    """The mean around a position: a sixteenth of it to either side."""
+    """Returns the mean around a position: a sixteenth of it to either side."""
     reach = max(1, position // 16)
     return float(curve[:, max(0, position - reach) : position + reach].mean())
 
 
 def end(length: int) -> slice:
-    """The last sixteenth of so many positions."""
+    """Returns the last sixteenth of so many positions."""
     return slice(length - max(1, length // 16), length)
 
 
 def start(length: int) -> slice:
-    """The first eighth of so many positions."""
+    """Returns the first eighth of so many positions."""
     return slice(max(1, length // 8))
 
 
 def late(curve: np.ndarray) -> float:
-    """The mean over the last sixteenth."""
+    """Returns the mean over the last sixteenth."""
     return float(curve[:, end(curve.shape[1])].mean())
 
 
@@ -210,7 +210,7 @@ def difference(
 
 
 def interval_in_words(bounds: tuple[float, float, float], digits: int = 3) -> str:
-    """A mean and its interval, with signs."""
+    """Returns a mean and its interval, with signs."""
     mean, low, high = (f"{x:+.{digits}f}" for x in bounds)
     return f"{mean} [{low}, {high}]"
 
@@ -249,7 +249,7 @@ def differences(seeds: Sequence[Mapping[str, Curves]], name: str) -> dict[str, A
 
 
 def difference_table(seeds: Sequence[Mapping[str, Curves]]) -> str:
-    """The models minus the nulls."""
+    """Returns the models minus the nulls."""
     rows = {name: differences(seeds, name) for name in seeds[0]}
     columns = list(next(iter(rows.values())))
     return markdown_table(
@@ -339,12 +339,12 @@ def nats_figure(curves: Mapping[str, ICLCurve], title: str) -> Any:
 
 
 def to_plain(curve: ICLCurve) -> dict[str, list[float]]:
-    """A curve for JSON."""
+    """Returns a curve for JSON."""
     return {name: values.tolist() for name, values in dataclasses.asdict(curve).items()}
 
 
 def read_curves(path: Path) -> dict[str, dict[str, ICLCurve]]:
-    """The curves that a run wrote, of its first seed: by kind of language, then by name.
+    """Returns the curves that a run wrote, of its first seed: by kind of language, then by name.
 
     Raises:
       OSError: if they cannot be read.

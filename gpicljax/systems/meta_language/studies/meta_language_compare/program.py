@@ -47,7 +47,7 @@ class Comparison:
 
 
 def read(config: Comparison) -> tuple[list[StoredRun], list[Languages]]:
-    """The runs, and their curves on the kinds of languages that all were measured on.
+    """Returns the runs, and their curves on the kinds of languages that all were measured on.
 
     Raises:
       ValueError: for fewer than two runs, one that is unknown or unfinished, or no common kind.

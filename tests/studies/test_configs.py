@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import pytest
 
 from gpicljax import agents
-from gpicljax.checks import Range, declared, fits, in_words
+from gpicljax.checks import Range, field_annotations, fits, in_words
 from gpicljax.runs.config import RunConfig
 from gpicljax.studies.registry import STUDIES, run_study
 
@@ -27,7 +27,7 @@ def add_reachable(kind, reached):
     """Adds a dataclass and those that its annotations name."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind not in reached:
         reached.add(kind)
-        for inner in declared(kind).values():
+        for inner in field_annotations(kind).values():
             add_reachable(inner, reached)
     for inner in get_args(kind):
         add_reachable(inner, reached)
@@ -53,7 +53,9 @@ def test_every_number_of_every_config_has_a_range():
         for kind in (algorithm.config, algorithm.hparams, algorithm.network):
             add_reachable(kind, kinds)
     assert len(kinds) > 50
-    fields = {f"{kind.__qualname__}.{n}": k for kind in kinds for n, k in declared(kind).items()}
+    fields = {
+        f"{kind.__qualname__}.{n}": k for kind in kinds for n, k in field_annotations(kind).items()
+    }
     assert [name for name, kind in fields.items() if bare(kind)] == []
 
 
@@ -64,7 +66,7 @@ def test_infinity_is_a_number_only_where_it_means_no_limit():
     assert not any(fits(value, limit) for value in (0.0, -1.0, -infinity, float("nan")))
     assert in_words(limit) == "a finite number above 0, or infinity"
     assert not fits(infinity, Annotated[float, Range()])
-    hparams = declared(agents.PPOHParams)
+    hparams = field_annotations(agents.PPOHParams)
     assert fits(infinity, hparams["max_gradient_norm"]) and fits(infinity, hparams["value_clip"])
 
 

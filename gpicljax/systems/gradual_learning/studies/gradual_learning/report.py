@@ -413,7 +413,7 @@ def numbers_of(findings: Findings) -> dict[str, Any]:
 
 
 def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLRecord]:
-    """Returns shares of right answers by the questions before, over all task sets alone.
+    """Returns the shares of right answers by the questions before, over all task sets alone.
 
     Positions that fewer than a tenth of the learner's streams reach are left out.
     """

@@ -50,9 +50,6 @@ def _entry(line: bytes) -> tuple[dict[str, Any], str] | None:
 def read_transcript(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Reads a conversation's header and turns.
 
-    Args:
-      path: the file.
-
     Returns:
       The header's and the turns' dictionaries; a last line that was cut short is left out.
 

@@ -51,11 +51,7 @@ def as_messages(messages: Sequence[Message]) -> list[Any]:
 
 @metric
 def grouped_error(key: str) -> Metric:
-    """Standard error of the samples with one entry of their metadata, for each entry.
-
-    Args:
-      key: of the metadata.
-    """
+    """Standard error of the samples with one entry of their metadata, for each entry."""
     inner: Any = grouped(stderr(), key, all=False)
 
     def errors(scores: list[SampleScore]) -> Value:

@@ -41,11 +41,6 @@ def plain_text(text: str) -> str:
 def bracketed_answer(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | None:
     """Returns the content of the answer's brackets; None without any, or strictly with more than
     one.
-
-    Args:
-      text: a reply.
-      parsing: see the module.
-      word: before the colon.
     """
     check_choice("parsing", parsing, get_args(Parsing))
     if parsing == "strict":
@@ -84,12 +79,6 @@ def chosen_name(
     """Returns the number of the name that a reply chooses; None if it chooses none of them.
 
     Leniently, capitals do not matter, nor does a word that precedes or follows.
-
-    Args:
-      text: a reply.
-      names: of the choices, single words.
-      parsing: see the module.
-      word: before the colon.
 
     Returns:
       `int32[]`.

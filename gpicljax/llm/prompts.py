@@ -176,11 +176,6 @@ def schema_request(answer: JsonObject, reasons: bool = False, field: str = "answ
 
     For `client.OpenAICompatible(..., options=schema_request(...))`. Replies are then JSON objects
     with the answer in a field, where `parsing.chosen` finds it.
-
-    Args:
-      answer: the JSON schema of the answer.
-      reasons: whether a text with reasons comes first.
-      field: the answer's name.
     """
     first = {"reasons": {"type": "string"}} if reasons else {}
     properties = {**first, field: dict(answer)}

@@ -149,11 +149,6 @@ class MemorySettings:
 def width_of_head(core: Sequence[int], heads: int, description: str) -> int:
     """Returns the size of each head of a layer whose size is given for all of them together.
 
-    Args:
-      core: that size, alone.
-      heads: how many.
-      description: of the layer, for errors.
-
     Raises:
       ValueError: unless there is one size, and the heads divide it.
     """

@@ -130,10 +130,6 @@ def no_action(space: spaces.Space, *batch: int) -> jax.Array:
 
     Both are zeros in `spaces.flatten`.
 
-    Args:
-      space: of one agent.
-      *batch: leading axes.
-
     Returns:
       `[*batch, *space.shape]`.
     """

@@ -23,11 +23,6 @@ _REFUSAL = f"This page answers requests for {', '.join(_NAMES)} alone, from the 
 def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
     """Returns a web server on this machine only, which shows the game and takes its keys.
 
-    Args:
-      game: the game.
-      title: of the page.
-      port: where to listen; 0 chooses a free one.
-
     Returns:
       The server, listening; `serve_forever` runs it.
 

@@ -128,9 +128,6 @@ def play_in_terminal(
 def read_key(read: Callable[[], str]) -> str:
     """Returns the next key: a character, the name of an arrow, `"Escape"` for another key that is
     sent as a sequence, or nothing at the input's end.
-
-    Args:
-      read: returns the next character, empty at the end.
     """
     key = read()
     if key == "\x1b" and (key := read()) in ("[", "O"):

@@ -85,9 +85,6 @@ def usable_cores() -> int:
 def git_state(folder: Path) -> dict[str, Any] | None:
     """The commit that is checked out around `folder`.
 
-    Args:
-      folder: any folder.
-
     Returns:
       `{"commit": str, "modified": bool}`, or None if there is no repository, no commit or no git.
     """

@@ -21,11 +21,6 @@ from gpicljax.runtime.program import Report, RunResult
 def check_memory(collection: Collection, config: RunConfig, folder: Path) -> Collection:
     """Returns the collection with a compiled program, unless all of its shards are there already.
 
-    Args:
-      collection: what is to be collected.
-      config: whether a collection that exists is overwritten.
-      folder: where it is or will be.
-
     Raises:
       TooLargeError: if a shard needs more memory than is free.
       DamagedShardError: if the folder's manifest is damaged.

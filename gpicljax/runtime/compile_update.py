@@ -36,10 +36,6 @@ class UpdateReport(NamedTuple):
 def compile_update(plan: Plan, on: Target) -> UpdateReport:
     """Compiles the program of all updates, as the driver runs it.
 
-    Args:
-      plan: the runs, spread over devices of the target.
-      on: the target.
-
     Raises:
       TooLargeError: if the compiler refuses the program for the memory that it needs.
     """

@@ -144,9 +144,6 @@ class Loop(NamedTuple):
 def read_hlo(text: str) -> Block:
     """Reads an optimised HLO module, as `compiled.as_text()` has it.
 
-    Args:
-      text: of the module.
-
     Raises:
       ValueError: if it has no entry computation, or another notation.
     """

@@ -61,11 +61,6 @@ def compile_within_memory(function: Any, label: str, *arguments: Any) -> tuple[A
 
     XLA's CPU backend takes up to half as much again as its analysis says, so there the margin is 2.
 
-    Args:
-      function: a jitted function.
-      label: it is, for the message.
-      *arguments: of the call.
-
     Returns:
       The compiled function and its cost, not yet timed.
 
@@ -95,10 +90,6 @@ def within_memory(function: Callable[..., T], label: str) -> Callable[..., T]:
 
     It is compiled once for all arguments of the same shapes. The function it returns cannot be
     traced.
-
-    Args:
-      function: a jitted function.
-      label: it is, for the message.
 
     Raises:
       TooLargeError: from a call that does not fit, before it is begun.

@@ -18,13 +18,7 @@ from gpicljax.runs.config import assignments
 
 
 def add_environment_arguments(parser: ArgumentParser, example: str, *, needed: bool = True) -> None:
-    """Adds the id, static options, params, a curriculum and a seed to a command line.
-
-    Args:
-      parser: of the command line.
-      example: an id, for the help.
-      needed: whether there has to be an id.
-    """
+    """Adds the id, static options, params, a curriculum and a seed to a command line."""
     help_text = f"a registered id, such as {example}"
     parser.add_argument("env_id", metavar="ID", nargs=None if needed else "?", help=help_text)
     for flag, help_text in (

@@ -67,9 +67,6 @@ def is_spread(leaf: object) -> bool:
 def to_storage(leaf: jax.Array | np.ndarray | float) -> np.ndarray | jax.Array:
     """Returns the form in which a leaf is stored; typed keys become their `uint32` data.
 
-    Args:
-      leaf: a concrete leaf.
-
     Returns:
       A numpy array of the same values; a JAX array if it is spread over several processes, each of
       which stores its part.
@@ -80,9 +77,6 @@ def to_storage(leaf: jax.Array | np.ndarray | float) -> np.ndarray | jax.Array:
 
 def storage_target(like: Leaf | float) -> np.ndarray | jax.ShapeDtypeStruct:
     """Returns the template by which storage restores a leaf.
-
-    Args:
-      like: the leaf, or its abstract form.
 
     Returns:
       A numpy array of any values; for a leaf that is spread over several processes, an abstract

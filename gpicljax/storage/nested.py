@@ -31,12 +31,6 @@ def differences(
 ) -> list[str]:
     """Lists where two nested mappings differ.
 
-    Args:
-      a: mappings within mappings.
-      b: others.
-      ignore: dotted names that do not matter.
-      show: makes a string of a value.
-
     Returns:
       One line per differing entry, `agent.learning_rate: 0.1 -> 0.2`, in the order of `a`; empty if
       the two agree.

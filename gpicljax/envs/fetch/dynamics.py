@@ -221,10 +221,6 @@ def advance(task: str, world: World, action: jax.Array) -> World:
 def observed_places(scene: Scene, world: World) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns the observed places of a world, a substep old where the simulator's are.
 
-    Args:
-      scene: the task's.
-      world: as it is, without a batch.
-
     Returns:
       The gripper's place and the body's, in metres, and the body's angles about x, y and z, float
       `[3]` each.

@@ -58,10 +58,6 @@ class _Progress(NamedTuple):
 def script(env: FetchTask, settings: Script | None = None) -> Agent:
     """Returns the rule for the environment's task.
 
-    Args:
-      env: one of the three.
-      settings: the rule's numbers.
-
     Returns:
       The agent; it has no parameters.
     """

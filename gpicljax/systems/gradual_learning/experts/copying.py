@@ -280,9 +280,6 @@ def copier(size: int = 32) -> Agent:
     `suffix_predictor`: questions and answers end with a period, feedback with a semicolon, and
     commands with a colon.
 
-    Args:
-      size: number of questions with remembered answers.
-
     Raises:
       ValueError: for `size` below 1.
     """

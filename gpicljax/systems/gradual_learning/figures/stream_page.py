@@ -16,13 +16,7 @@ from gpicljax.viz.episode_page import Stage, episode_page
 
 
 def stream_page(steps: StreamSteps, *, title: str, about: JsonObject | None = None) -> str:
-    """Returns a page that replays a stream in the challenge's three rows: input, output and reward.
-
-    Args:
-      steps: of the stream, arrays on the host.
-      title: of the page.
-      about: facts to put below the title, by name.
-    """
+    """Returns a page that replays a stream in the challenge's rows: input, output, reward."""
     length = int(steps.length)
     steps_on_host: StreamSteps = StreamSteps(
         length, *(None if x is None else np.asarray(x)[:length] for x in steps[1:])

@@ -138,11 +138,6 @@ def play_trial(settings: PromptSettings, actions: int, max_tokens: int) -> Solve
     """Plays the sample's trial; its measures are kept in the sample's store.
 
     Random play and an oracle play the same task, with the same noise.
-
-    Args:
-      settings: settings of the prompts.
-      actions: of a trial.
-      max_tokens: the longest reply.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:

@@ -299,13 +299,7 @@ def sample_noise(key: jax.Array, episodes: int, settings: Demonstration) -> Nois
 
 
 def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent:
-    """Returns the noisy agent that acts in demonstrations; it reads `privileged`.
-
-    Args:
-      env: the environment.
-      noise: how badly, in each of B episodes.
-      settings: how episodes are made.
-    """
+    """Returns the noisy agent that acts in demonstrations; it reads `privileged`."""
     rule = privileged_agent(env, noise.probability, settings.rule)
     space = env.action_space()
 

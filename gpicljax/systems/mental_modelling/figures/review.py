@@ -54,11 +54,6 @@ def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
     It needs no network and no server. "Save" writes a file for
     `mental_modelling.measures.load_review`.
 
-    Args:
-      title: of the page.
-      model: whose replies they are.
-      replies: one or more.
-
     Raises:
       ValueError: if there is none.
     """
@@ -87,10 +82,6 @@ def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
 def errors_figure(reviews: Sequence[Review], *, title: str | None = None) -> Figure:
     """Draws Table 1 as bars: the share of replies with an error of each type, beside the paper's.
 
-    Args:
-      reviews: of one or more models and reviewers.
-      title: title, or none.
-
     Raises:
       ValueError: if there is none.
     """
@@ -108,10 +99,6 @@ def errors_figure(reviews: Sequence[Review], *, title: str | None = None) -> Fig
 
 def agreement_figure(reviews: Sequence[Review], *, title: str | None = None) -> Figure:
     """Draws Table 2 as bars, with reviewers' agreement with the agent's actions and each other.
-
-    Args:
-      reviews: of one or more models and reviewers.
-      title: title, or none.
 
     Raises:
       ValueError: if there is none.

@@ -102,12 +102,7 @@ class Queries:
 
 
 def round_numbers(values: ArrayTree, decimals: int) -> np.ndarray:
-    """Rounds numbers as they are shown, without a negative zero.
-
-    Args:
-      values: numbers; single precision is widened first.
-      decimals: number of decimals.
-    """
+    """Rounds numbers as they are shown, without a negative zero."""
     scale = 10.0**decimals
     return np.rint(np.asarray(values, float) * scale) / scale + 0.0
 
@@ -118,13 +113,6 @@ def to_bins(values: ArrayTree, low: float, high: float, decimals: int = 4, bins:
     A part has its lower edge and lacks its upper one, but for the last, which has both. What lies
     beyond the range counts to the nearest part; what is no number is in none, -1. Computed in whole
     units of the last decimal, so that edges do not depend on how a float rounds.
-
-    Args:
-      values: numbers.
-      low: start of the range.
-      high: its end.
-      decimals: to which values and ends are rounded first.
-      bins: number of parts.
 
     Returns:
       `int[...]`, from 0 to `bins` - 1; or -1.

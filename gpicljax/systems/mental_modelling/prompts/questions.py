@@ -131,13 +131,7 @@ def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
 
 
 def question_text(queries: Queries, number: int, settings: QuestionSettings = DEFAULT) -> str:
-    """Returns one query in words.
-
-    Args:
-      queries: of one question.
-      number: number of the query, from 0.
-      settings: settings of the question.
-    """
+    """Returns one query in words."""
     if settings.wording == "paper":
         return paper_question_text(queries, number, settings.indexed)
     history = _history(queries, number, settings)

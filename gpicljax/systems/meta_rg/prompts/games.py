@@ -234,9 +234,6 @@ def nearest_listener(env: MetaRG) -> HostAgent:
 
     "Same", if the symbol that it heard with it is the one that it hears now, in every place. Where
     stimuli are names, the nearest one has the same name.
-
-    Args:
-      env: in the players' view.
     """
     shown: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
     dims = env.num_dims

@@ -90,14 +90,7 @@ def win_stay_lose_shift(arms: int) -> FakeModel:
 
 
 def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 600) -> ByteModel:
-    """Returns a byte model trained on the replies of a simple rule in conversations about bandits.
-
-    Args:
-      folder: of the conversations.
-      actions: of a trial.
-      seed: of everything.
-      updates: of its training.
-    """
+    """Returns a byte model trained on a simple rule's replies in conversations about bandits."""
     key, conversations = named_key(seed, "language model"), []
     for arms in (2, 3, 10):
         task_set = Tasks(TEN_ARMS, (("num_arms", arms),))

@@ -154,11 +154,6 @@ def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
 
     Queries without a reply are left out.
 
-    Args:
-      folder: of the transcripts.
-      queries: all that were asked there.
-      prompt: name of the prompt.
-
     Raises:
       SavedError: for a damaged transcript, or one of other queries.
     """
@@ -211,9 +206,6 @@ def _write_scores(config: ReviewConfig) -> Path:
 
 def review_tables(reviews: Sequence[Review]) -> str:
     """Returns Tables 1 and 2 of filled sheets, beside the paper's.
-
-    Args:
-      reviews: one or more.
 
     Raises:
       ValueError: if two of them are of one reviewer and sheet.

@@ -443,10 +443,6 @@ def listeners_attention(
 ) -> Callable[[Any, AgentInput, jax.Array], jax.Array] | None:
     """The listener's `Network.attention`, over the trainer's parameters; None where it has none.
 
-    Args:
-      game: the game.
-      listener: settings of the listener's network.
-
     Returns:
       A function of parameters, inputs and starts. Where two players play, the inputs are those of
       both; the listener's own are taken from them, its decision alone from its last action.

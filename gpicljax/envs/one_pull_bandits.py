@@ -133,7 +133,7 @@ class OnePullBandit(Bandit[Params, Task]):
 
     @property
     def default_params(self) -> Params:
-        """The kind's."""
+        """Params of this kind of bandit."""
         dtype, kind = jnp.result_type(float), KINDS[self.kind]
         return Params(
             jnp.resize(jnp.asarray(kind.chances, dtype), (self.arms, 2)),

@@ -57,7 +57,7 @@ class Budget:
 
     @property
     def in_words(self) -> str:
-        """The limits.
+        """The limits in words.
 
         Example:
           >>> Budget(requests=50, tokens=10_000).in_words

@@ -195,7 +195,7 @@ class OpenAICompatible:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The model's name."""
         return self.model
 
     @property

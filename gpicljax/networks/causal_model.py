@@ -192,7 +192,7 @@ class TokenByToken(nn.Module):
     tokens_per_step: int = 2
 
     def initial_carry(self, batch: int) -> Any:
-        """Returns the core's."""
+        """Returns the core's carry."""
         return self.core.initial_carry(batch)
 
     def unroll(

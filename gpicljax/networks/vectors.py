@@ -35,7 +35,7 @@ class AroundCore(nn.Module):
         return getattr(self.core, "reads_none", False)
 
     def initial_carry(self, batch: int) -> Any:
-        """Returns the core's."""
+        """Returns the core's carry."""
         return self.core.initial_carry(batch)
 
     def unroll(

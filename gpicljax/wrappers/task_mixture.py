@@ -81,7 +81,7 @@ class TaskMixture(Environment[_Params, MixtureTask, _States]):
 
     @property
     def default_params(self) -> tuple[Any, ...]:
-        """Theirs."""
+        """Default params of each environment."""
         return tuple(env.default_params for env in self.envs)
 
     def validate(self, params: _Params) -> None:

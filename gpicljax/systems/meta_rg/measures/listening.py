@@ -25,7 +25,7 @@ class Confusion(NamedTuple):
 
     @property
     def games(self) -> int:
-        """All of them."""
+        """All games played."""
         return sum(self.same) + sum(self.different)
 
     @property

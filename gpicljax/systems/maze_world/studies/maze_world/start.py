@@ -1,6 +1,4 @@
-"""Models that `maze_world` starts from: an autoencoder, trained first if need be; earlier
-models.
-"""
+"""Models that `maze_world` starts from: an autoencoder, trained if need be, and earlier models."""
 
 from __future__ import annotations
 

@@ -11,6 +11,10 @@ computes is written out for each number.
 An instance has a warp of its own, whose threads all compute the same. With an instance per thread,
 every loop would need masks, and Triton compiles a program of thousands of operations on vectors for
 hours: for each load and store it searches all of them.
+
+Without this module, each environment would write its step a second time, as the body of a
+`pallas_call` with an instance for each point of the grid and one warp: scalars are loaded from the
+references, loops and conditions of `jax.lax` compute with them, and scalars are stored.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ class RetryPolicy:
       most: the longest wait, the server's wishes included.
 
     Example:
-      >>> RetryPolicy(first=1.0, most=5.0).wait(3, asked=None, share=1.0)
+      >>> RetryPolicy(first=1.0, most=5.0).wait(3, server_wait=None, share=1.0)
       5.0
-      >>> RetryPolicy().wait(0, asked=30.0, share=0.0)
+      >>> RetryPolicy().wait(0, server_wait=30.0, share=0.0)
       30.0
     """
 

@@ -55,13 +55,13 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
     parts: Count = 8
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """Draws a task of the other environment that is in this part."""
+        """Draws a task of the wrapped environment that is in this part."""
         task, is_in_part = self._search(key, params)
         self._check(is_in_part)
         return task
 
     def validate(self, params: Params) -> None:
-        """Refuses what the other environment refuses, and params without a task in this part."""
+        """Refuses what the wrapped environment refuses, and params without a task in this part."""
         super().validate(params)
         if not any(isinstance(x, Tracer) for x in jax.tree.leaves(params)):
             self._check(_has_task_in_part(self, jax.random.key(0), params))
@@ -99,11 +99,11 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
 
     @property
     def has_transition_model(self) -> bool:
-        """Whether the other environment has one."""
+        """Whether the wrapped environment has one."""
         return self.env.has_transition_model
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """Returns the other environment's."""
+        """Returns the wrapped environment's transition model."""
         return self.env.transition_model(task)
 
 

@@ -70,7 +70,7 @@ class PaddedSpaces(Wrapper[Params, Task, State]):
         return observation | {"action_mask": mask}
 
     def move(self, state: State, action: jax.Array, noise: Any, task: Task) -> Transition:
-        """Returns the other's step."""
+        """Returns the wrapped environment's step."""
         count = self.env.action_space().n  # type: ignore[attr-defined]
         return super().move(state, jnp.minimum(action, count - 1), noise, task)
 

@@ -25,7 +25,7 @@ class TrialSettings:
     Example:
       >>> import gpicljax
       >>> settings = TrialSettings(actions=200, observations=48, choices=10)
-      >>> settings.around(gpicljax.make("CliffWalking-v1")).action_space()
+      >>> settings.wrap(gpicljax.make("CliffWalking-v1")).action_space()
       Discrete(n=10)
     """
 

@@ -54,7 +54,7 @@ class TaskMixture(Environment[_Params, MixtureTask, _States]):
       >>> import gpicljax
       >>> names = "BanditTwoArmedHighLowFixed-v0", "BanditTwoArmedLowLowFixed-v0"
       >>> env = TaskMixture(tuple(gpicljax.make(name) for name in names))
-      >>> jax.eval_shape(env.sample_task, jax.random.key(0), env.default_params).which.shape
+      >>> jax.eval_shape(env.sample_task, jax.random.key(0), env.default_params).index.shape
       ()
     """
 

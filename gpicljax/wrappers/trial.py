@@ -23,10 +23,10 @@ class TrialState:
     """A state of `Trial`.
 
     Attributes:
-      inner: the other environment's.
+      inner: the wrapped environment's state.
       actions: `int32[]`, taken so far.
       steps: `int32[]`, those of the episode in progress.
-      before: where the last action was taken, an observation of the other environment.
+      before: where the last action was taken, an observation of the wrapped environment.
       reached: what it led to.
       terminated: `bool[]`, that was the end of an episode.
       truncated: `bool[]`, the episode was cut off there.
@@ -53,7 +53,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
 
     | entry | |
     |---|---|
-    | `now` | what the other environment shows: where the coming action is taken |
+    | `now` | what the wrapped environment shows: where the coming action is taken |
     | `before` | the same, where the last action was taken |
     | `reached` | the same, what that led to: `now`, unless an episode ended |
     | `terminated`, `truncated` | `bool[]`, it ended there, or was cut off |
@@ -61,7 +61,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
     | `action_mask` | as in `now`, where there is one |
 
     At the start of a trial the first three are the same. The trial is truncated after its last
-    action. `agents.acting.within_trial` lets agents of the other environment act in it.
+    action. `agents.acting.within_trial` lets agents of the wrapped environment act in it.
 
     Attributes:
       actions: of a trial.
@@ -80,7 +80,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
     replay_noise: bool = False
 
     def inner(self, state: TrialState) -> Any:
-        """Returns the other environment's state."""
+        """Returns the wrapped environment's state."""
         return state.inner
 
     def _begin(self, key: jax.Array, inner: ArrayTree, task: Task) -> TrialState:
@@ -89,7 +89,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
         return TrialState(inner, zero, zero, observation, observation, false, false, key)
 
     def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, TrialState]:
-        """Draws the other environment's task and state, with no action taken."""
+        """Draws the wrapped environment's task and state, with no action taken."""
         start_key, noise_key = jax.random.split(key)
         task, inner = self.env.start(start_key, blueprint, params)
         return task, self._begin(noise_key, inner, task)
@@ -105,7 +105,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
         return jax.random.fold_in(state.noise, state.steps) if self.replay_noise else key
 
     def move(self, state: TrialState, action: Any, noise: jax.Array, task: Task) -> Transition:
-        """Runs a step of the other environment, and the next episode's start where one ends."""
+        """Runs a step of the wrapped environment, and the next episode's start where one ends."""
         step_key, start_key = jax.random.split(noise)
         if self.replay_noise:
             start_key = state.noise

@@ -20,7 +20,7 @@ class SolvedTask:
     """A task of `WithOptimalActions`.
 
     Attributes:
-      inner: the other environment's.
+      inner: the wrapped environment's task.
       optimal: `bool[S, width]`, the actions that are best in every situation.
     """
 
@@ -73,7 +73,7 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
         return task.inner
 
     def sample_task(self, key: jax.Array, params: Params) -> SolvedTask:
-        """Draws a task of the other environment, and solves it."""
+        """Draws a task of the wrapped environment, and solves it."""
         return self._solve(self.env.sample_task(key, params))
 
     def privileged(self, state: State, task: SolvedTask) -> dict[str, jax.Array]:

@@ -72,20 +72,20 @@ class Wrapper(Environment[Params, Task, State]):
     env: Environment
 
     def inner(self, state: State) -> Any:
-        """Returns the other environment's state in one of this one's."""
+        """Returns the wrapped environment's state in one of this one's."""
         return state
 
     def inner_task(self, task: Task) -> Any:
-        """Returns the other environment's task in one of this one's."""
+        """Returns the wrapped environment's task in one of this one's."""
         return task
 
     def outer(self, inner: Any, task: Task) -> State:
-        """This one's state when an episode starts, from the other's."""
+        """Returns this wrapper's state when an episode starts, from the wrapped one's."""
         del task
         return inner
 
     def after(self, state: State, moved: Transition, task: Task) -> Transition:
-        """This one's step, from the state before it and the other's step."""
+        """Returns this wrapper's step, from the state before and the wrapped environment's step."""
         del state, task
         return moved
 
@@ -106,7 +106,7 @@ class Wrapper(Environment[Params, Task, State]):
 
     @property
     def can_render(self) -> bool:
-        """Whether the other environment draws pictures."""
+        """Whether the wrapped environment draws pictures."""
         return self.env.can_render
 
     make_params = _forward("make_params")
@@ -124,27 +124,27 @@ class Wrapper(Environment[Params, Task, State]):
     render = _forward_state("render")
 
     def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, State]:
-        """Draws the other environment's task and state, packed by `outer`."""
+        """Draws the wrapped environment's task and state, packed by `outer`."""
         task, state = self.env.start(key, blueprint, params)
         return task, self.outer(state, task)
 
     def initial(self, key: jax.Array, task: Task) -> State:
-        """Draws the other environment's first state, packed by `outer`."""
+        """Draws the wrapped environment's first state, packed by `outer`."""
         return self.outer(self.env.initial(key, self.inner_task(task)), task)
 
     @property
     def _moves(self) -> bool:
-        """Whether the other one tells noise from dynamics; else it has `transition` alone."""
+        """Returns whether the wrapped environment has `move`; else it has `transition` alone."""
         return type(self.env).move is not Environment.move
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> Any:
-        """Draws the other environment's noise; the key, if noise is no argument of its dynamics."""
+        """Draws the wrapped environment's noise; the key, if its dynamics take none."""
         if not self._moves:
             return key
         return self.env.draw_noise(key, self.inner(state), self.inner_task(task))
 
     def move(self, state: State, action: Any, noise: Any, task: Task) -> Transition:
-        """Takes the other environment's step, completed by `after`."""
+        """Takes the wrapped environment's step, completed by `after`."""
         inner, inner_task = self.inner(state), self.inner_task(task)
         if self._moves:
             moved = self.env.move(inner, action, noise, inner_task)
@@ -188,7 +188,7 @@ class ActionRepeat(Wrapper[Params, Task, State]):
         return key
 
     def move(self, state: State, action: Any, noise: jax.Array, task: Task) -> Transition:
-        """Up to `times` steps of the other environment."""
+        """Up to `times` steps of the wrapped environment."""
         keys = jax.random.split(noise, self.times)
         first = self.env.transition(keys[0], state, action, task)
 
@@ -201,7 +201,7 @@ class ActionRepeat(Wrapper[Params, Task, State]):
         return jax.lax.scan(again, first, keys[1:])[0]
 
     def horizon(self, params: Params | None = None) -> Any:
-        """Returns the other's, in steps of this one."""
+        """Returns the wrapped environment's horizon in steps of this one."""
         steps = self.env.horizon(params)
         with jax.ensure_compile_time_eval():  # as concrete as it was
             return jnp.where(steps == NO_LIMIT, steps, -(-steps // self.times))
@@ -212,7 +212,7 @@ class EpisodeState:
     """A state of `RecordEpisodeStatistics`.
 
     Attributes:
-      inner: the other environment's.
+      inner: the wrapped environment's state.
       total: float `[]` (with several agents `[A]`), rewards of the episode so far.
       length: `int32[]`, its steps.
     """
@@ -238,7 +238,7 @@ class RecordEpisodeStatistics(Wrapper[Params, Task, EpisodeState]):
     """
 
     def inner(self, state: EpisodeState) -> Any:
-        """Returns the other environment's state."""
+        """Returns the wrapped environment's state."""
         return state.inner
 
     def outer(self, inner: ArrayTree, task: Task) -> EpisodeState:
@@ -249,7 +249,7 @@ class RecordEpisodeStatistics(Wrapper[Params, Task, EpisodeState]):
         return EpisodeState(inner, none, jnp.zeros((), jnp.int32))
 
     def after(self, state: EpisodeState, moved: Transition, task: Task) -> Transition:
-        """Returns the other's step, summed up."""
+        """Returns the wrapped environment's steps, summed up."""
         del task
         total, length = state.total + moved.reward, state.length + 1
         info = moved.info | {"episode": {"return": total, "length": length}}
@@ -261,7 +261,7 @@ class StackState:
     """A state of `FrameStackObservation`.
 
     Attributes:
-      inner: the other environment's.
+      inner: the wrapped environment's state.
       frames: the observations that are seen, the newest last.
     """
 
@@ -290,7 +290,7 @@ class FrameStackObservation(Wrapper[Params, Task, StackState]):
     size: Count
 
     def inner(self, state: StackState) -> Any:
-        """Returns the other environment's state."""
+        """Returns the wrapped environment's state."""
         return state.inner
 
     def outer(self, inner: ArrayTree, task: Task) -> StackState:
@@ -322,14 +322,14 @@ class FrameStackObservation(Wrapper[Params, Task, StackState]):
         return observation
 
     def observation_space(self, task: Task | None = None) -> Space:
-        """Returns the other's, `size` times along the last axis."""
+        """Returns the wrapped space, `size` times along the last axis."""
         space, agents = self.env.observation_space(task), self.num_agents
         if agents is None:
             return self._stack_space(space)
         return spaces.repeat(self._stack_space(spaces.of_one_agent(space, agents)), agents)
 
     def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
-        """Returns the other's, `size` times."""
+        """Returns the wrapped bounds, `size` times."""
         bounds = self.env.observation_bounds(params)
         return None if bounds is None else ([*bounds[0]] * self.size, [*bounds[1]] * self.size)
 

@@ -513,7 +513,7 @@ def test_mini_answers_of_the_reference_as_time_runs_out(silence, output, rewarde
     script = [("mini1", [Line("ok? yes.", "true.", "fine!", "Wrong.")])] * 2
     replies = b" " * silence + b"true." + b" " * 14
     transcript = replay(script, replies)
-    assert transcript.said[3_000:3_015] == output
+    assert transcript.output[3_000:3_015] == output
     assert [i for i, x in enumerate(transcript.rewards) if x] == [rewarded][: rewarded is not None]
 
 
@@ -528,7 +528,7 @@ def test_mini_talk_of_the_reference():
     # A period while the question is said fails it; one in the congratulation spoils it.
     assert replay(script, b"." + b" " * 15).solved == [False]
     spoilt = replay(script, quiet + b"true." + b"." + b" " * 12)
-    assert spoilt.solved == [False] and b"fine!Wrong." in spoilt.said
+    assert spoilt.solved == [False] and b"fine!Wrong." in spoilt.output
 
 
 @pytest.mark.slow

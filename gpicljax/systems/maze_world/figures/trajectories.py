@@ -49,7 +49,7 @@ class MazeEpisode(NamedTuple):
       >>> walls = np.pad(np.zeros((2, 2), bool), 1, constant_values=True)
       >>> way = [(1.5, 1.5), (2.5, 1.5)]
       >>> episode = MazeEpisode(walls, way, [0, 0], landmarks=[(2, 2)], colours=[(255, 0, 0)])
-      >>> episode.checked().position.shape
+      >>> episode.to_numpy().position.shape
       (2, 2)
     """
 

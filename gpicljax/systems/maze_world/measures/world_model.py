@@ -30,7 +30,7 @@ class OpenLoopError(NamedTuple):
     Example:
       >>> error = jnp.array([[0.0, 0.25], [0.0, 0.75]])
       >>> pictures = jnp.zeros((2, 2, 8, 8, 3), jnp.uint8)
-      >>> shown = {"expected": pictures, "seen": pictures, "last": pictures[:, 0]}
+      >>> shown = {"expected": pictures, "observed": pictures, "last": pictures[:, 0]}
       >>> ahead = OpenLoopError(error, **shown, last_error=error, mean_error=error)
       >>> ahead.error.mean(0).tolist()  # one step ahead, two steps ahead
       [0.0, 0.5]

@@ -13,7 +13,7 @@ import optax
 import pytest
 
 from gpicljax.networks.contract import as_network
-from gpicljax.networks.language import LanguageModel
+from gpicljax.networks.language_model import LanguageModel
 from gpicljax.networks.transformer import Transformer
 
 LAYERS, WIDTH, HEADS, VOCABULARY, ROUNDS = 6, 64, 4, 32, 9

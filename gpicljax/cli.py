@@ -71,7 +71,7 @@ def runs(arguments: Sequence[str]) -> int:
 
 def profile(arguments: Sequence[str]) -> int:
     """Shows how well agents learn in context, on one scale: `gpicljax profile [RUN ...]`."""
-    from gpicljax.runs.profile import main
+    from gpicljax.runs.icl_page import main
 
     return main(arguments)
 

@@ -36,7 +36,7 @@ from gpicljax.agents.causal_model import causal_agent, imagined_agent
 from gpicljax.agents.cloning import CloningHParams
 from gpicljax.agents.combinators import panel_agent, with_memory_reset
 from gpicljax.agents.dqn import DQNConfig, DQNHParams
-from gpicljax.agents.language import LanguageModelConfig
+from gpicljax.agents.language_agent import LanguageModelConfig
 from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import Auxiliary, R2D2Config, R2D2HParams
 from gpicljax.agents.sac import SACConfig, SACHParams

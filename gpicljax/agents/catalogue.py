@@ -27,7 +27,7 @@ from gpicljax.agents import (
     causal_model,
     cloning,
     dqn,
-    language,
+    language_agent,
     ppo,
     r2d2,
     sac,
@@ -54,7 +54,7 @@ from gpicljax.networks.continuation import Continuation
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.experience import ExperienceSettings, experience_network
-from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
 from gpicljax.networks.pointer import Pointer
 from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
@@ -446,12 +446,12 @@ def _causal_model(
 
 
 def _language_model(
-    config: language.LanguageModelConfig, vec: VectorEnv, network: LanguageModelSettings
+    config: language_agent.LanguageModelConfig, vec: VectorEnv, network: LanguageModelSettings
 ) -> Trainer:
     tokens = vec.env.observation_space()
     assert isinstance(tokens, spaces.Discrete)
     model = language_model(network, tokens.n, config.capacity or config.length)
-    return language.make(config, vec, model)
+    return language_agent.make(config, vec, model)
 
 
 def _critics(config: Any, vec: VectorEnv, network: OffPolicyNetworkSettings) -> Critics:
@@ -562,12 +562,12 @@ for _entry in (
     Algorithm(
         "language-model",
         _language_model,
-        language.fits,
-        language.LanguageModelConfig,
+        language_agent.fits,
+        language_agent.LanguageModelConfig,
         SequenceHParams,
         LanguageModelSettings,
         remembers=True,
-        to_act=language.LanguageModelConfig.to_act,
+        to_act=language_agent.LanguageModelConfig.to_act,
     ),
     algorithm_from_agent("ucb1", _ucb1, _arms, UCB1Config),
     algorithm_from_agent("thompson", _thompson, _arms, ThompsonConfig),

@@ -19,7 +19,7 @@ from gpicljax.agents import sequence
 from gpicljax.checks import check, check_at_least
 from gpicljax.llm.chat import Message, Reply, Usage
 from gpicljax.networks.contract import Network
-from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.typing import ArrayTree
 
 VOCABULARY = 259

@@ -11,7 +11,7 @@ from gpicljax.networks.esbn import ESBN
 from gpicljax.networks.event_store import EventStore
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import FeedForward
-from gpicljax.networks.language import LanguageModelSettings
+from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.memories import MemorySettings
 from gpicljax.networks.policies import policy_for

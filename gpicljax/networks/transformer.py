@@ -310,7 +310,7 @@ def generate(
       ValueError: if the prompt is empty, or the network's cache too small for both.
 
     Example:
-      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
+      >>> from gpicljax.networks.language_model import LanguageModelSettings, language_model
       >>> model = language_model(LanguageModelSettings(layers=1, width=8, heads=1), capacity=16)
       >>> def write(key):
       ...     prompt = jnp.zeros((2, 4), jnp.int32)

@@ -35,12 +35,12 @@ import numpy as np
 
 from gpicljax import agents, registration, spaces
 from gpicljax.agents.algorithm import greedy_agent, is_known
-from gpicljax.agents.language import LanguageModelConfig
+from gpicljax.agents.language_agent import LanguageModelConfig
 from gpicljax.checks import check, check_choice, unknown_choice
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.networks.contract import Network
-from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.runs.config_json import from_json, to_json
 from gpicljax.storage.array_folder import (
     SavedError,

@@ -10,10 +10,10 @@ from flax import struct
 
 import gpicljax
 from gpicljax import agents, spaces
-from gpicljax.agents import language
+from gpicljax.agents import language_agent
 from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.environment import Environment, Transition
-from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.rollout import rollout, start_rollout
 
 TOKENS, LENGTH = 5, 16
@@ -58,7 +58,7 @@ def test_a_model_learns_to_continue_what_it_reads():
     vec = gpicljax.VectorEnv(Refrain(), 32, resets="fresh")
     settings = LanguageModelSettings(layers=2, width=16, heads=2)
     # Longer than an episode: what the next one begins with is not to be predicted.
-    config = language.LanguageModelConfig(length=LENGTH + 3)
+    config = language_agent.LanguageModelConfig(length=LENGTH + 3)
     algorithm = agents.get_algorithm("language-model")
     trainer = algorithm.make(config, vec, settings)
     assert trainer.observations == 32 * (LENGTH + 3)
@@ -90,7 +90,7 @@ def test_a_model_learns_to_continue_what_it_reads():
 def test_where_actions_are_chances_they_are_the_models():
     env = gpicljax.make("MetaLanguage-v0", vocab_size=5, max_order=3)
     network = language_model(LanguageModelSettings("lstm", layers=1, width=8), 5)
-    agent = language.language_agent(network, env.action_space())
+    agent = language_agent.language_agent(network, env.action_space())
     vec = gpicljax.VectorEnv(env, 3, resets="fresh")
     params = network.init(jax.random.key(0), jnp.zeros(3, jnp.int32))
     timestep = jax.eval_shape(vec.init, jax.random.key(0))[1]
@@ -104,6 +104,6 @@ def test_what_does_not_fit_is_refused():
     network = language_model(LanguageModelSettings("lstm", layers=1, width=8), 5)
     bandit = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), 2)
     with pytest.raises(ValueError, match="env: got 'BernoulliBandit'; accepted: observations that"):
-        language.make(language.LanguageModelConfig(), bandit, network)
+        language_agent.make(language_agent.LanguageModelConfig(), bandit, network)
     with pytest.raises(ValueError, match="length: got 0; accepted: an integer >= 1"):
-        language.LanguageModelConfig(length=0)
+        language_agent.LanguageModelConfig(length=0)

@@ -14,7 +14,7 @@ from sequence_subjects import LENGTH, TOKENS, Model, alternating, make
 from gpicljax.agents import sequence
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
 from gpicljax.networks.contract import Network, as_network
-from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 
 
 def evaluate(params, sequences):

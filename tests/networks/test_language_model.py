@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from variants import daily
 
-from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 
 KINDS = ("transformer", "linear", "lstm")
 

@@ -16,7 +16,7 @@ from gpicljax.networks.embeddings import (
     TokenEmbedding,
     VectorEmbedding,
 )
-from gpicljax.networks.language import LanguageModel
+from gpicljax.networks.language_model import LanguageModel
 from gpicljax.networks.layers import add_bias, gelu, layer_norm, matmul
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import (

@@ -21,10 +21,10 @@ import gpicljax
 from gpicljax import agents, registration
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.algorithm import greedy_agent
-from gpicljax.agents.language import LanguageModelConfig
+from gpicljax.agents.language_agent import LanguageModelConfig
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.experience import ExperienceSettings
-from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.rollout import play, rollout, start_rollout
 from gpicljax.runs import (
     load_agent,

@@ -12,7 +12,7 @@ from gpicljax.llm.chat import Message
 from gpicljax.runs import load_agent, shipped_model
 from gpicljax.systems.in_context_rl.measures import TrialRecords, regrets, trial_values
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
-from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
+from gpicljax.systems.in_context_rl.studies.in_context_rl.language_rows import win_stay_lose_shift
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester, play_rules
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import agent_results, draw_curves
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (

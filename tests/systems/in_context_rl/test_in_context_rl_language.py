@@ -9,7 +9,7 @@ from gpicljax.interface import Agent
 from gpicljax.llm.chat import FakeModel
 from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.runtime import named_key
-from gpicljax.systems.in_context_rl.studies.in_context_rl import language, playing, program
+from gpicljax.systems.in_context_rl.studies.in_context_rl import language_rows, playing, program
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     agent_results,
     results_markdown,
@@ -36,7 +36,9 @@ def test_a_language_model_plays_the_tasks_that_the_others_play(tmp_path):
 
         def rows(ledger):
             best = {"lakes": agent_trials.best}
-            return [*language.language_rows(options, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)]
+            return [
+                *language_rows.language_rows(options, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)
+            ]
 
         contenders = rows(ledger)
         assert [(agent.label, note) for _, agent, note in contenders] == [
@@ -55,7 +57,7 @@ def test_a_language_model_plays_the_tasks_that_the_others_play(tmp_path):
         # What is on disk is not asked again.
         rows(options.ledger())
         assert model.requests == 2 * 3 * ACTIONS
-        expected = language.expected_usage(LAKES, options.prompts, ACTIONS, 3, 0)
+        expected = language_rows.expected_usage(LAKES, options.prompts, ACTIONS, 3, 0)
         assert expected.requests == 2 * 3 * ACTIONS
         assert expected.prompt == pytest.approx(ledger.spent.prompt, rel=0.2)
     rules = [
@@ -75,7 +77,7 @@ def test_a_budget_ends_the_rows_and_that_is_said(tmp_path):
             endpoint, model="down", prompts=("raw", "summary"), max_queries=2 * ACTIONS, at_once=1
         )
         ledger, best = options.ledger(), {"lakes": np.ones((3, 4), bool)}
-        (row,) = language.language_rows(options, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)
+        (row,) = language_rows.language_rows(options, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)
     _, agent, note = row
     whole = 0 if agent is None else len(agent.seeds[0].trials.length)
     assert whole < 3 and note == f"lakes, raw: {whole} of 3 trials are whole"
@@ -88,10 +90,12 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
     """Prompts with names, guidance and demonstrations fit all requests."""
     arms = {"two-arms": TESTS["two-arms"]}
     names = ("scenario", "guided", "demonstrated")
-    assert language.first_unexplained(arms, names) is None
-    assert language.first_unexplained(LAKES, names) == "lakes"
-    assert language.first_unexplained(LAKES, ("demonstrated", "paper", "paper-explained")) is None
-    assert "[SELECT: blue]" in language.schema_of(arms["two-arms"], "scenario")
+    assert language_rows.first_unexplained(arms, names) is None
+    assert language_rows.first_unexplained(LAKES, names) == "lakes"
+    assert (
+        language_rows.first_unexplained(LAKES, ("demonstrated", "paper", "paper-explained")) is None
+    )
+    assert "[SELECT: blue]" in language_rows.schema_of(arms["two-arms"], "scenario")
 
     def first(messages, seed):
         return "[SELECT: red]" if "buttons" in messages[0].content else "[SELECT: 0]"
@@ -101,7 +105,9 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
         options = LanguageModelOptions(endpoint, model="first", prompts=names)
         best = {"two-arms": np.ones((3, 2), bool)}
         contenders = [
-            *language.language_rows(options, options.ledger(), tmp_path, arms, best, ACTIONS, 3, 0)
+            *language_rows.language_rows(
+                options, options.ledger(), tmp_path, arms, best, ACTIONS, 3, 0
+            )
         ]
     assert [agent.label for _, agent, _ in contenders] == [
         f"**first ({prompt})**" for prompt in names
@@ -113,7 +119,7 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
     # The same arms under the same labels, and the same luck.
     for trials in agents_trials[1:]:
         np.testing.assert_array_equal(trials.rewards, agents_trials[0].rewards)
-    expected = language.expected_usage(arms, names, ACTIONS, 3, 0)
+    expected = language_rows.expected_usage(arms, names, ACTIONS, 3, 0)
     assert expected.requests == model.requests == 3 * 3 * ACTIONS
 
 
@@ -121,10 +127,12 @@ def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
     "test_name", ["two-arms", "ten-arms", "lakes", "4x4", "CliffWalking", "dark-room"]
 )
 def test_demonstrations_are_of_other_tasks_of_the_family(test_name):
-    settings = language.PROMPTS["demonstrated"]
-    shown = language.demonstrations(test_name, TESTS[test_name], settings, 2, 0)
+    settings = language_rows.PROMPTS["demonstrated"]
+    shown = language_rows.demonstrations(test_name, TESTS[test_name], settings, 2, 0)
     assert [len(decisions) for decisions in shown] == [settings.demonstrations] * 2
-    assert not language.demonstrations(test_name, TESTS[test_name], language.PROMPTS["raw"], 2, 0)
+    assert not language_rows.demonstrations(
+        test_name, TESTS[test_name], language_rows.PROMPTS["raw"], 2, 0
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
     CollectConfig,
     Config,
 )
-from gpicljax.systems.mental_modelling.studies.mental_modelling.language import (
+from gpicljax.systems.mental_modelling.studies.mental_modelling.language_answers import (
     language_model_answers,
 )
 

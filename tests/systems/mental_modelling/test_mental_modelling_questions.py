@@ -12,7 +12,7 @@ from gpicljax.data.transcripts import read_transcript
 from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import FakeModel, ModelError
 from gpicljax.llm.local import ByteModel
-from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
 from gpicljax.systems.mental_modelling.data.episodes import (

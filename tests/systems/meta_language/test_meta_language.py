@@ -7,8 +7,8 @@ import pytest
 from variants import daily
 
 import gpicljax
-from gpicljax.systems.meta_language.env.language import parameter_count
 from gpicljax.systems.meta_language.env.meta_language import State
+from gpicljax.systems.meta_language.env.ngram_language import parameter_count
 
 ORDERS = tuple(range(2, 9))
 # Of the reference generator, 500 languages for each order n = 2 .. 8: nats per token, and their

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpicljax.evaluation.icl import log_bins
-from gpicljax.networks.language import LanguageModelSettings
+from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.runs import load_language_model
 from gpicljax.runtime import Report, experiment
 from gpicljax.systems.meta_language import measures

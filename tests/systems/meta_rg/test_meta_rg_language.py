@@ -12,7 +12,7 @@ import gpicljax
 from gpicljax.interface import Agent
 from gpicljax.systems.meta_rg.env.types import SPEAKER
 from gpicljax.systems.meta_rg.measures.acquisition import ease_of_acquisition
-from gpicljax.systems.meta_rg.measures.language import languages, meanings, utterances
+from gpicljax.systems.meta_rg.measures.speaker_language import languages, meanings, utterances
 
 ENV = gpicljax.make("MetaRG-v1", view="players", max_values=3)
 

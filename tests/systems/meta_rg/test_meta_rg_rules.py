@@ -9,7 +9,7 @@ import pytest
 from written_episodes import GAMES, QUERY, SUPPORT, play, skeleton_of
 
 import gpicljax
-from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env import messaging, structure
 from gpicljax.systems.meta_rg.env.game import draw_game
 from gpicljax.systems.meta_rg.env.meta_rg import GameRules
 from gpicljax.systems.meta_rg.env.types import CHANNELS
@@ -287,15 +287,15 @@ def test_a_channel_is_ablated_only_where_that_was_asked_for():
 
 def test_sentence_ids_are_bijective_base_v():
     vocab, length = 6, 3
-    count = language.num_sentences(vocab, length)
+    count = messaging.num_sentences(vocab, length)
     assert count == 259
-    decode = jax.jit(jax.vmap(lambda s: language.sentence_tokens(s, vocab, length)))
+    decode = jax.jit(jax.vmap(lambda s: messaging.sentence_tokens(s, vocab, length)))
     tokens = np.asarray(decode(jnp.arange(count)))
     assert len(set(map(tuple, tokens.tolist()))) == count
     np.testing.assert_array_equal(tokens @ vocab ** np.arange(length), np.arange(count))
-    np.testing.assert_array_equal(tokens, language.regularise(jnp.asarray(tokens)))
+    np.testing.assert_array_equal(tokens, messaging.regularise(jnp.asarray(tokens)))
     assert tokens.max() == vocab
-    assert [language.num_sentences(*c) for c in ((4, 3), (10, 5))] == [85, 111_111]
+    assert [messaging.num_sentences(*c) for c in ((4, 3), (10, 5))] == [85, 111_111]
 
 
 def test_reference_actions_and_their_masks():

@@ -17,7 +17,7 @@ from scipy import stats
 from variants import daily
 
 import gpicljax
-from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env import messaging, structure
 from gpicljax.systems.meta_rg.env.meta_rg import GameRules
 from gpicljax.systems.meta_rg.env.targets import sample_skeleton
 
@@ -368,7 +368,7 @@ def test_symbolic_continuous_stimuli():
 @pytest.mark.parametrize("kind", ["shared", "position", "none"])
 def test_channel_permutations(kind):
     keys = jax.random.split(jax.random.key(2), 20_000)
-    sample = functools.partial(language.sample_permutation, kind=kind)
+    sample = functools.partial(messaging.sample_permutation, kind=kind)
     heard = jax.jit(jax.vmap(sample, (0, None, None)), static_argnums=(1, 2))(keys, 6, 3)
     heard = np.asarray(heard)
     assert heard.shape == (20_000, 3, 7)
@@ -462,11 +462,11 @@ def test_a_language_of_bins_passes_only_an_open_channel(kind):
     equal: to be right then is all that is left above chance.
     """
     games, _ = drawn_games("MetaRG-v0", 1)
-    spoken = language.digitise(games.speaker[:, 0], 6, 3)
-    bins = language.digitise(games.listener[:, 0], 6, 3)
+    spoken = messaging.digitise(games.speaker[:, 0], 6, 3)
+    bins = messaging.digitise(games.listener[:, 0], 6, 3)
     keys = jax.random.split(jax.random.key(4), spoken.shape[0])
     sample = functools.partial(
-        language.sample_permutation, vocab_size=6, message_length=3, kind=kind
+        messaging.sample_permutation, vocab_size=6, message_length=3, kind=kind
     )
     permutation = jax.jit(jax.vmap(sample))(keys)
     heard = np.take_along_axis(np.asarray(permutation), np.asarray(spoken)[..., None], 2)[..., 0]

@@ -14,8 +14,8 @@ from gpicljax import spaces
 from gpicljax.checks import Range, Size, check, check_at_least
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count, NotNegative, Positive, check_values
-from gpicljax.systems.meta_language.env import calibration, language
-from gpicljax.systems.meta_language.env.language import SlotWeights, Theta
+from gpicljax.systems.meta_language.env import calibration, ngram_language
+from gpicljax.systems.meta_language.env.ngram_language import SlotWeights, Theta
 from gpicljax.systems.meta_language.env.sequences import Normalisation, sequences
 
 Calibration = Literal["none", "reject", "scale"]
@@ -146,12 +146,12 @@ class MetaLanguage(Environment[Params, Task, State]):
     @property
     def num_slots(self) -> int:
         """The number of latest tokens that can matter: `max_order`, or 1 less by `reference`."""
-        return language.num_slots(self.max_order, self.slot_weights)
+        return ngram_language.num_slots(self.max_order, self.slot_weights)
 
     def parameter_count(self, order: int) -> int:
         """Returns numbers that define a language of this order: 3104 + 2112 n by default."""
         sizes = self.vocab_size, self.embedding_size, self.hidden_size
-        return language.parameter_count(order, *sizes)
+        return ngram_language.parameter_count(order, *sizes)
 
     @property
     def default_params(self) -> Params:
@@ -182,7 +182,7 @@ class MetaLanguage(Environment[Params, Task, State]):
     def sample_theta(self, key: jax.Array, params: Params) -> Theta:
         """Draws the parameters of a generator, for the largest order."""
         sizes = self.max_order, self.vocab_size, self.embedding_size, self.hidden_size
-        return language.sample_theta(key, jnp.asarray(params.sigma), *sizes)
+        return ngram_language.sample_theta(key, jnp.asarray(params.sigma), *sizes)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws an order and a language of it."""
@@ -209,7 +209,7 @@ class MetaLanguage(Environment[Params, Task, State]):
     def task_of(self, theta: Theta, order: jax.Array | int, params: Params) -> Task:
         """The language of order n that `theta` defines, with scale and horizon of `params`."""
         order = jnp.asarray(order, jnp.int32)
-        tables = language.tables_of(theta, order, self.slot_weights)
+        tables = ngram_language.tables_of(theta, order, self.slot_weights)
         scale = jnp.asarray(params.scale, tables.dtype)
         horizon = jnp.asarray(params.horizon, jnp.int32)
         return Task(tables, order, scale, horizon, jnp.zeros((), bool))
@@ -234,7 +234,9 @@ class MetaLanguage(Environment[Params, Task, State]):
         self._check_row()
         slots = self.num_slots
         context = jnp.pad(jnp.asarray(context, jnp.int32), (slots, 0))[-slots:]
-        return language.log_probs_of(language.logits_after(task.tables, context), task.scale)
+        return ngram_language.log_probs_of(
+            ngram_language.logits_after(task.tables, context), task.scale
+        )
 
     def log_likelihood(self, task: Task, tokens: jax.Array) -> jax.Array:
         """The generator's log-probability of each token but the first, float `[L]`, in nats.
@@ -250,7 +252,7 @@ class MetaLanguage(Environment[Params, Task, State]):
         tokens = jnp.asarray(tokens)
         fits = tokens.ndim == 1 and tokens.shape[0] >= 2
         check(fits, "tokens", tokens.shape, "the shape of one sequence of two or more")
-        return language.log_likelihood(task.tables, task.scale, tokens)
+        return ngram_language.log_likelihood(task.tables, task.scale, tokens)
 
     def sample_sequences(
         self,

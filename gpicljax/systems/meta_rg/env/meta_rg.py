@@ -24,7 +24,7 @@ from gpicljax import spaces
 from gpicljax.checks import Range, Size, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import check_values
-from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env import messaging, structure
 from gpicljax.systems.meta_rg.env.game import Game, Stimulus, draw_game
 from gpicljax.systems.meta_rg.env.targets import INDEX, Skeleton, sample_skeleton
 from gpicljax.systems.meta_rg.env.types import (
@@ -221,7 +221,7 @@ class MetaRG(Environment[Params, Task, State]):
 
     @property
     def _sentences(self) -> int:
-        return language.num_sentences(self.vocab_size, self.message_length)
+        return messaging.num_sentences(self.vocab_size, self.message_length)
 
     @property
     def _num_actions(self) -> int:
@@ -280,7 +280,7 @@ class MetaRG(Environment[Params, Task, State]):
         )
 
     def _permutation(self, key: jax.Array) -> jax.Array:
-        return language.sample_permutation(
+        return messaging.sample_permutation(
             key, self.vocab_size, self.message_length, self.rules.permutation
         )
 
@@ -464,7 +464,7 @@ class MetaRG(Environment[Params, Task, State]):
         if self.actions == "reference":
             decision, sentence = action // self._sentences, action % self._sentences
             if self.listener_speaks:
-                listener_message = language.sentence_tokens(
+                listener_message = messaging.sentence_tokens(
                     sentence, self.vocab_size, self.message_length
                 )
                 listener_message = jnp.where(action == self._num_actions - 1, 0, listener_message)
@@ -475,7 +475,7 @@ class MetaRG(Environment[Params, Task, State]):
         """Returns the part of both players' tokens `int32[2, L]` that enters the channel."""
         if self.rules.fixed_length:  # a message with an end of sentence is not sent
             messages = jnp.where((messages > 0).all(-1, keepdims=True), messages, 0)
-        messages = language.regularise(jnp.clip(messages, 0, self.vocab_size))
+        messages = messaging.regularise(jnp.clip(messages, 0, self.vocab_size))
         return messages if self.listener_speaks else messages.at[LISTENER].set(0)
 
     def speak(self, state: State) -> jax.Array:
@@ -483,8 +483,8 @@ class MetaRG(Environment[Params, Task, State]):
         tokens.
         """
         if self.speaker == "digitising":
-            return language.digitise(state.game.speaker[0], self.vocab_size, self.message_length)
-        return language.posdis_message(
+            return messaging.digitise(state.game.speaker[0], self.vocab_size, self.message_length)
+        return messaging.posdis_message(
             state.game.speaker_latents[0],
             self.message_length,
             offset=jnp.minimum(state.round, self.num_rounds - 1),

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from gpicljax.checks import check, check_choice
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.systems.meta_rg.env import language
+from gpicljax.systems.meta_rg.env import messaging
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.typing import ArrayTree
 
@@ -255,7 +255,7 @@ def digitising_rule(env: MetaRG) -> Rule:
     """
 
     def rule(memory: FeedbackMemory, rule_input: RuleInput, key: jax.Array) -> jax.Array:
-        bins = language.digitise(
+        bins = messaging.digitise(
             _slots(env, rule_input.observation), env.vocab_size, env.message_length
         )
         return _decide((bins == rule_input.observation["message"]).all(-1))

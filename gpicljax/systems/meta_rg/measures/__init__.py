@@ -12,9 +12,9 @@ from gpicljax.systems.meta_rg.measures.disentanglement import (
     mutual_information_gap,
 )
 from gpicljax.systems.meta_rg.measures.games import play_games
-from gpicljax.systems.meta_rg.measures.language import languages, meanings
 from gpicljax.systems.meta_rg.measures.listening import confusion
 from gpicljax.systems.meta_rg.measures.recall import play_recall_games, recall_accuracy
+from gpicljax.systems.meta_rg.measures.speaker_language import languages, meanings
 
 __all__ = [
     "bosdis",

@@ -21,7 +21,7 @@ from gpicljax.networks.recurrent import GRUStack
 from gpicljax.systems.meta_rg.env import structure
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import Params
-from gpicljax.systems.meta_rg.measures.language import utterances
+from gpicljax.systems.meta_rg.measures.speaker_language import utterances
 from gpicljax.typing import ArrayTree, Variables
 
 

@@ -25,7 +25,7 @@ from gpicljax.runtime import (
     run_experiment,
 )
 from gpicljax.runtime.dry_run import within_memory
-from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
+from gpicljax.systems.in_context_rl.studies.in_context_rl.language_rows import (
     PROMPTS,
     expected_usage,
     first_unexplained,

@@ -21,7 +21,7 @@ from gpicljax.systems.in_context_rl.prompts.bias import (
     ask_first_questions,
     first_questions,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
+from gpicljax.systems.in_context_rl.studies.in_context_rl.language_rows import (
     PROMPTS,
     first_unexplained,
     schema_of,

@@ -41,7 +41,7 @@ from gpicljax.systems.mental_modelling.measures.results import (
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
 from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import collect, load
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PRESETS, Config
-from gpicljax.systems.mental_modelling.studies.mental_modelling.language import (
+from gpicljax.systems.mental_modelling.studies.mental_modelling.language_answers import (
     describe_language_model,
     language_model_answers,
 )

@@ -48,7 +48,7 @@ from gpicljax.systems.mental_modelling.measures.reviews import (
 from gpicljax.systems.mental_modelling.measures.scoring import answers_of, score_answers
 from gpicljax.systems.mental_modelling.prompts.questions import answer_in, question_messages
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PROMPTS, Config
-from gpicljax.systems.mental_modelling.studies.mental_modelling.language import cell_name
+from gpicljax.systems.mental_modelling.studies.mental_modelling.language_answers import cell_name
 from gpicljax.systems.mental_modelling.studies.mental_modelling.queries import cells_of, tasks_of
 from gpicljax.viz.style import save_figure
 

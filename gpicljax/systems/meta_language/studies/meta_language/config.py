@@ -8,10 +8,10 @@ from typing import Annotated
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.checks import BelowOne, Count, Natural, Range
-from gpicljax.networks.language import LanguageModelSettings
+from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.runtime import TrainingConfig, check_config
-from gpicljax.systems.meta_language.env.language import SlotWeights
 from gpicljax.systems.meta_language.env.meta_language import Calibration
+from gpicljax.systems.meta_language.env.ngram_language import SlotWeights
 
 Order = Annotated[int, Range(1, 8)]
 

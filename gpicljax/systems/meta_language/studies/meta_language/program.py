@@ -14,11 +14,11 @@ import optax
 
 import gpicljax
 from gpicljax.agents import sequence
-from gpicljax.agents.language import LanguageModelConfig, language_agent
+from gpicljax.agents.language_agent import LanguageModelConfig, language_agent
 from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.returns import Episode, record_episode
 from gpicljax.networks.contract import Network
-from gpicljax.networks.language import language_model
+from gpicljax.networks.language_model import language_model
 from gpicljax.networks.transformer import generate
 from gpicljax.runs import load_language_model, save_agent
 from gpicljax.runtime import Measure, Program, RunResult, Sharding, named_key, run_experiment

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from gpicljax import spaces
 from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.networks.contract import AgentInput
-from gpicljax.systems.meta_rg.env import language
+from gpicljax.systems.meta_rg.env import messaging
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.sequences import (
     GameSequence,
@@ -53,7 +53,7 @@ def signalling_game(env: MetaRG) -> SignallingGame:
         fixed_length=env.rules.fixed_length,
         decides=env.num_rounds,
         steps=env.num_rounds + 1 + env.feedback,
-        quantised=lambda stimulus: language.digitise(
+        quantised=lambda stimulus: messaging.digitise(
             stimulus[..., : env.num_dims], env.vocab_size, env.message_length
         ),
     )

@@ -25,7 +25,7 @@ from gpicljax.systems.meta_rg.env.types import CHANNELS, LISTENER, Params
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games
-from gpicljax.systems.meta_rg.measures.language import languages
+from gpicljax.systems.meta_rg.measures.speaker_language import languages
 from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import (
     Attention,

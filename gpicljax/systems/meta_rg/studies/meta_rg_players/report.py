@@ -15,7 +15,7 @@ from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.figures.languages import languages_figure
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import accuracy_by_seed
-from gpicljax.systems.meta_rg.measures.language import meanings
+from gpicljax.systems.meta_rg.measures.speaker_language import meanings
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.typing import ArrayTree

@@ -30,7 +30,7 @@ from gpicljax.systems.meta_rg.measures.disentanglement import (
     modularity,
     mutual_information_gap,
 )
-from gpicljax.systems.meta_rg.measures.language import meanings
+from gpicljax.systems.meta_rg.measures.speaker_language import meanings
 
 Row = tuple[str, int, int]
 MEASURES = ("FactorVAE score", "MIG", "modularity")

@@ -28,7 +28,7 @@ from gpicljax.llm.prompts import (
     schema_request,
 )
 from gpicljax.llm.scenarios import arm_names
-from gpicljax.networks.language import LanguageModelSettings
+from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.rollout import HostBatch
 from gpicljax.runtime import named_key
 from gpicljax.spaces import Discrete

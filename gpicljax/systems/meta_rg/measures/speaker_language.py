@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env import messaging, structure
 from gpicljax.systems.meta_rg.env.game import represent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import SPEAKER, Params, State, Task
@@ -125,7 +125,7 @@ def utterances(
     )
     keys = jax.random.split(act_key, size)
     action, _, _ = agent.act(keys, params, agent.initial_carry(size), timestep)
-    tokens = language.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
+    tokens = messaging.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
     messages = tokens.reshape(structures, len(space), samples, -1)
     return Utterances(messages, stimuli, counts, num_values)
 

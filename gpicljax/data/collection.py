@@ -19,7 +19,7 @@ class Collection(NamedTuple):
     """The plan of a collection of records in a folder.
 
     Attributes:
-      record_name: the records are, in a word.
+      record_name: name of the records, a word in the plural.
       about: what they are, for JSON; see `ShardWriter`.
       kind: the entry of `about` that all collections of this kind have in common.
       make: the records of a shard, from its key.

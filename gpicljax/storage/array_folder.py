@@ -145,7 +145,7 @@ def read_folder(
       folder: what `write_folder` wrote.
       file: name of the card.
       version: the card's entry `format`.
-      content_name: is looked for, in words.
+      content_name: name of what the folder holds, for messages.
 
     Returns:
       The card, and the arrays by name, none of which takes memory before it is asked for.

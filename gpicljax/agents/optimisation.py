@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax.typing import ArrayLike
 
 from gpicljax.checks import Limit, Rate, Share, Updates
 
@@ -61,8 +62,8 @@ def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.Gradi
       steps_per_update: steps of the optimiser that make up an update, all at one rate.
     """
 
-    def schedule(count: chex.Numeric) -> Any:
-        share = progress(count // steps_per_update, hparams.decay_updates)
+    def schedule(count: ArrayLike) -> jax.Array:
+        share = progress(jnp.asarray(count) // steps_per_update, hparams.decay_updates)
         return hparams.learning_rate * (1 - (1 - hparams.final_share) * share)
 
     return optax.chain(

@@ -27,6 +27,7 @@ from gpicljax.systems.mental_modelling.measures.baselines import baseline_answer
 from gpicljax.systems.mental_modelling.measures.questions import (
     QUESTIONS,
     Queries,
+    Question,
     build_queries,
     pick_queries,
     take_queries,
@@ -110,14 +111,14 @@ def _select_agents(episodes: Episodes, agents: str) -> Episodes:
 
 
 def _queries(
-    episodes: Episodes, questions: list[str], history: int, count: int, seed: int
+    episodes: Episodes, questions: list[Question], history: int, count: int, seed: int
 ) -> Iterator[Queries]:
     is_long = episodes.length > history + 2
     check(bool(is_long.any()), "history", history, f"up to {episodes.length.max() - 3}")
     for question in questions:
         question_queries = build_queries(
             take_episodes(episodes, is_long), question, history=history, seed=seed
-        )  # type: ignore[arg-type]
+        )
         yield pick_queries(question_queries, count, seed)
 
 
@@ -162,7 +163,7 @@ def mental_modelling(
     expected = ", ".join(QUESTIONS)
     check(question is None or question in QUESTIONS, "question", question, expected)
     settings = QuestionSettings(indexed, dynamics, instructions, reasons, wording)  # type: ignore[arg-type]
-    questions = [*QUESTIONS] if question is None else [question]
+    questions: list[Question] = [kind for kind in QUESTIONS if question in (None, kind)]
     single_queries: list[Queries] = []
     samples: list[Sample] = []
     for name, folders in _folders_by_task(data, env).items():

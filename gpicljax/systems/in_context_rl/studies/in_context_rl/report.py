@@ -159,12 +159,13 @@ def results_markdown(results: Sequence[AgentResult]) -> str:
     rows = []
     for result in results:
         regret = result.regret
-        is_missing = regret is None or np.isnan(regret.mean)
+        if regret is not None and np.isnan(regret.mean):
+            regret = None
         numbers = [
             "" if np.isnan(result.means[key]) else f"{result.means[key]:.{digits}f}"
             for key, digits in zip(_MEANS[:-1], (1, 1, 2, 3, 3, 3, 2, 2), strict=True)
         ]
-        numbers.insert(6, "" if is_missing else format_interval(regret, 2))
+        numbers.insert(6, "" if regret is None else format_interval(regret, 2))
         cells = [format_interval(result.score), *numbers]
         tally, usage = result.agent.seeds[0].tally, result.agent.seeds[0].usage
         if tally is not None and tally.is_silent:

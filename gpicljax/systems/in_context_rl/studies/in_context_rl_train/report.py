@@ -39,7 +39,8 @@ def report(outcome: RunResult) -> Report:
         }
         for test_name, agents in tests.items()
     }
-    profiles = draw_curves(outcome.run.figures, drawn, dict.fromkeys(tests, config.learner))
+    learner: str = config.learner
+    profiles = draw_curves(outcome.run.figures, drawn, dict.fromkeys(tests, learner))
     text = [
         f"# In-context RL: {config.learner} on {config.family}, preset {config.preset}",
         "",

@@ -456,6 +456,20 @@ class Environment(Generic[Params, Task, State]):
         """Returns the situation in words (on the host)."""
         raise self._missing("describe")
 
+    @property
+    def explanation(self) -> str | None:
+        """The task in words, for a language model that acts in it; None if there are none."""
+        return None
+
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """The name and the key of every Discrete action, as they are played by hand; or none.
+
+        A key is a character, or `"ArrowLeft"` and the like. Without controls, actions have digits
+        and letters.
+        """
+        return ()
+
     # Optional abilities ----------------------------------------------------------------------
 
     @property

@@ -38,7 +38,7 @@ FLOORS = (
 )
 FLOOR_OF = {part: level for level, parts in enumerate(FLOORS) for part in parts}
 # What every system's folder consists of, from the ground up.
-SHELF = ("env", "experts", "data", "measures", "figures", "prompts", "studies")
+SHELF = ("env", "experts", "data", "measures", "learners", "figures", "prompts", "studies")
 HEAVY = (
     "orbax",
     "tensorstore",
@@ -283,7 +283,7 @@ WITH_EXAMPLES = [name for name, path in FILES.items() if ">>> " in path.read_tex
 LONG_EXAMPLES = {
     "gpicljax.systems.meta_rg.experts.classifier",
     "gpicljax.systems.maze_world.data.demonstrations",
-    "gpicljax.systems.meta_rg.studies.meta_rg_players.games",
+    "gpicljax.systems.meta_rg.learners.signalling_games",
     "gpicljax.envs.acrobot",
     "gpicljax.envs.cliff_walking",
     "gpicljax.envs.inverted_double_pendulum",

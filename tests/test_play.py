@@ -22,7 +22,7 @@ from gpicljax import spaces
 from gpicljax.environment import Environment, Transition
 from gpicljax.play import command
 from gpicljax.play.browser import server, situation
-from gpicljax.play.game import CONTROLS, NotPlayableError, PlaySession
+from gpicljax.play.game import NotPlayableError, PlaySession
 from gpicljax.play.stream import Stream, play_stream
 from gpicljax.play.terminal import half_blocks, play_in_terminal, screen
 
@@ -113,13 +113,12 @@ def test_arrows_move(env_id):
 
 
 def test_names_and_keys_fit_the_mazes_actions():
-    for kind, size in (("MazeWorld", 5), ("MazeWorld moves", 5)):
-        keys = [key for _, key in CONTROLS[kind]]
-        assert len(keys) == len(set(keys)) == size
-    env = gpicljax.make("MazeWorld-v0", size=7, max_landmarks=2)
-    assert dict(CONTROLS["MazeWorld"])["forward"] == "ArrowUp"
-    space = env.action_space()
-    assert isinstance(space, spaces.Discrete) and space.n == 5
+    for actions in ("discrete", "moves"):
+        env = gpicljax.make("MazeWorld-v0", size=7, max_landmarks=2, actions=actions)
+        keys = [key for _, key in env.controls]
+        space = env.action_space()
+        assert isinstance(space, spaces.Discrete) and space.n == len(keys) == len(set(keys)) == 5
+        assert ("forward" in dict(env.controls)) == (actions == "discrete")
 
 
 def test_what_cannot_be_played_is_refused():

@@ -19,21 +19,20 @@ from gpicljax.agents.algorithm import (
     make,
     register_algorithm,
 )
-from gpicljax.agents.bandits import thompson_bernoulli, thompson_gaussian, ucb1
-from gpicljax.agents.catalogue import (
-    ActorCriticSettings,
-    DDPGConfig,
-    OffPolicyNetworkSettings,
-    QNetworkSettings,
-    RecurrentSettings,
-    TeacherCausalModelConfig,
-    TeacherCloningConfig,
+from gpicljax.agents.bandits import (
     ThompsonConfig,
     UCB1Config,
-    VisualCausalModelSettings,
+    thompson_bernoulli,
+    thompson_gaussian,
+    ucb1,
 )
-from gpicljax.agents.causal_model import causal_agent, imagined_agent
-from gpicljax.agents.cloning import CloningHParams
+from gpicljax.agents.causal_model import (
+    TeacherCausalModelConfig,
+    VisualCausalModelSettings,
+    causal_agent,
+    imagined_agent,
+)
+from gpicljax.agents.cloning import CloningHParams, TeacherCloningConfig
 from gpicljax.agents.combinators import panel_agent, with_memory_reset
 from gpicljax.agents.dqn import DQNConfig, DQNHParams
 from gpicljax.agents.language_agent import LanguageModelConfig
@@ -42,7 +41,11 @@ from gpicljax.agents.r2d2 import Auxiliary, R2D2Config, R2D2HParams
 from gpicljax.agents.sac import SACConfig, SACHParams
 from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.agents.tabular import TUNED_Q_LEARNING, TabularConfig, TabularHParams, q_learner
-from gpicljax.agents.td3 import TD3Config, TD3HParams
+from gpicljax.agents.td3 import DDPGConfig, TD3Config, TD3HParams
+from gpicljax.networks.actor_critic import ActorCriticSettings
+from gpicljax.networks.continuous import OffPolicyNetworkSettings
+from gpicljax.networks.q_network import QNetworkSettings
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 
 __getattr__, _, _ = lazy_loader.attach(__name__, submodules=["autoencoder"])
 

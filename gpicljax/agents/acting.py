@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from gpicljax import spaces
+from gpicljax.agents.algorithm import algorithm_from_agent, register_algorithm
 from gpicljax.agents.normalisation import Moments, normalise
 from gpicljax.batching import select
 from gpicljax.environment import Environment
@@ -398,3 +399,8 @@ def within_trial(agent: Agent) -> Agent:
         return agent.act(keys, params, carry, current)
 
     return Agent(agent.initial_carry, act)
+
+
+register_algorithm(
+    algorithm_from_agent("random", lambda config, env: random_agent(env), multi_agent=True)
+)

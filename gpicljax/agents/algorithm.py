@@ -1,4 +1,16 @@
-"""Algorithms, and the open catalogue of all of them; `catalogue` has the entries."""
+"""Algorithms by name, with one interface for experiments and saved agents.
+
+```python
+algorithm = agents.get_algorithm("ppo")
+trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
+state = trainer.init(key, algorithm.hparams())
+state, metrics = trainer.update(state)
+agent = trainer.agent(greedy=True)  # over state.params
+```
+
+Each algorithm's file registers it. The catalogue is open: `register_algorithm` adds one, and
+everything that looks one up by name (experiments, `runtime.save_agent` and `load_agent`) knows it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +19,7 @@ import functools
 import importlib.metadata
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +29,7 @@ from gpicljax import spaces
 from gpicljax.checks import check, unknown_choice
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
+from gpicljax.networks.contract import Network
 from gpicljax.registration import import_module, same_origin
 from gpicljax.spaces import Space
 from gpicljax.typing import ArrayTree
@@ -129,6 +142,30 @@ class Algorithm:
         trainer = self.make(self.to_act(config), vec, network)
         state = jax.eval_shape(lambda: trainer.init(jax.random.key(0), self.hparams()))
         return Acting(trainer.agent(greedy=True), state.params)
+
+
+def agent_spaces(env: Environment) -> tuple[Space, Space]:
+    """Returns the spaces of one agent's observations and actions."""
+    pair = env.observation_space(), env.action_space()
+    if env.num_agents is None:
+        return pair
+    observations, actions = (spaces.of_one_agent(space, env.num_agents) for space in pair)
+    return observations, actions
+
+
+class NetworkSettings(Protocol):
+    """Settings that build a network for members of two spaces."""
+
+    def network(self, observations: Space, actions: Space) -> Network:
+        """Returns the network."""
+        ...
+
+
+def network_from(settings: NetworkSettings | Network, vec: VectorEnv) -> Network:
+    """Returns the network of these settings for one agent of the environments, or a given one."""
+    if isinstance(settings, Network):
+        return settings
+    return settings.network(*agent_spaces(vec.env))
 
 
 def greedy_agent(
@@ -292,7 +329,7 @@ def get_algorithm(name: str) -> Algorithm:
       'PPOConfig'
       >>> agents.get_algorithm("thomson")
       Traceback (most recent call last):
-      ValueError: algorithm: got 'thomson' (did you mean 'thompson'?); accepted: ppo, ...
+      ValueError: algorithm: got 'thomson' (did you mean 'thompson'?); accepted: ...
     """
     module, _, name = name.rpartition(":")
     installed = _entry_points()
@@ -301,7 +338,7 @@ def get_algorithm(name: str) -> Algorithm:
     elif name not in CATALOGUE and name in installed:
         import_module(installed[name], "algorithm", name)
     if name not in CATALOGUE:
-        raise ValueError(unknown_choice("algorithm", name, [*CATALOGUE, *installed]))
+        raise ValueError(unknown_choice("algorithm", name, sorted({*CATALOGUE, *installed})))
     return CATALOGUE[name]
 
 

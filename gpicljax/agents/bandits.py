@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.agents.algorithm import algorithm_from_agent, register_algorithm
 from gpicljax.batching import select
-from gpicljax.checks import check
+from gpicljax.checks import Rate, check
+from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.policies import legal_actions
 from gpicljax.typing import ArrayTree
@@ -350,3 +352,59 @@ def _counted_with_context(pulls: LinearPulls, reward: jax.Array) -> LinearPulls:
     change = reach[..., :, None] * reach[..., None, :] / growth[..., None, None]
     inverse = pulls.inverse - jnp.where(pulled[..., None, None], change, 0)
     return LinearPulls(inverse, sums, pulls.context, jnp.full_like(pulls.action, -1))
+
+
+@dataclasses.dataclass(frozen=True)
+class UCB1Config:
+    """Configuration of UCB1.
+
+    Attributes:
+      exploration: factor in the confidence bound, see `ucb1`.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=4, resets="fresh")
+      >>> trainer = gpicljax.agents.make("ucb1", vec, UCB1Config(exploration=0.5))
+      >>> trainer.agent().initial_carry(4).counts.shape
+      (4, 10)
+    """
+
+    exploration: Rate = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ThompsonConfig:
+    """Configuration of Thompson sampling.
+
+    Attributes:
+      payments: an arm's payments, 0 or 1 (`bernoulli`) or with normal noise (`gaussian`).
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("GaussianBandit-v0"), num_envs=4, resets="fresh")
+      >>> trainer = gpicljax.agents.make("thompson", vec, ThompsonConfig(payments="gaussian"))
+      >>> trainer.agent().initial_carry(4).counts.shape
+      (4, 10)
+    """
+
+    payments: Literal["bernoulli", "gaussian"] = "bernoulli"
+
+
+def _need_arms(observations: spaces.Space, actions: spaces.Space) -> str | None:
+    """Returns why there are no arms; rules are blind to observations, and fit any of them."""
+    del observations
+    is_discrete = isinstance(actions, spaces.Discrete)
+    return None if is_discrete else f"discrete actions are needed, not {actions}"
+
+
+def _ucb1(config: UCB1Config, env: Environment) -> Agent:
+    return ucb1(env.action_space(), config.exploration)
+
+
+def _thompson(config: ThompsonConfig, env: Environment) -> Agent:
+    rule = thompson_gaussian if config.payments == "gaussian" else thompson_bernoulli
+    return rule(env.action_space())
+
+
+register_algorithm(algorithm_from_agent("ucb1", _ucb1, _need_arms, UCB1Config))
+register_algorithm(algorithm_from_agent("thompson", _thompson, _need_arms, ThompsonConfig))

@@ -20,13 +20,28 @@ import jax.numpy as jnp
 from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, agent_input, initial_memory
-from gpicljax.agents.sequence import ActingConfig, Loss, Sequences, Weight
+from gpicljax.agents.algorithm import Algorithm, agent_spaces, register_algorithm
+from gpicljax.agents.cloning import find_teacher
+from gpicljax.agents.fits import is_continuous
+from gpicljax.agents.sequence import ActingConfig, Loss, SequenceHParams, Sequences, Weight
 from gpicljax.batching import select
 from gpicljax.checks import Rate, Share, check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
-from gpicljax.networks.autoencoder import Autoencoder, encode_in_parts
-from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalOutput
+from gpicljax.networks.autoencoder import (
+    Autoencoder,
+    AutoencoderSettings,
+    autoencoder,
+    encode_in_parts,
+    standardise,
+)
+from gpicljax.networks.causal_model import (
+    AUTOENCODER,
+    WINDOW,
+    CausalModelSettings,
+    CausalOutput,
+    causal_model,
+)
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import CategoricalPolicy, GaussianPolicy, Policy
 from gpicljax.rollout import Record, RolloutState, rollout
@@ -433,3 +448,70 @@ def make(
     return sequence.make(
         config, network, sample, losses, length=config.length, agent=agent, frozen=frozen
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherCausalModelConfig(CausalModelConfig):
+    """Sizes of a causal model's training, and the teacher whose actions are imitated.
+
+    Attributes:
+      teacher: the name of an algorithm with nothing to train: a rule, or a registered expert.
+
+    Example:
+      >>> TeacherCausalModelConfig(teacher="random", explore=0.0, length=64).policy_weight
+      0.25
+    """
+
+    teacher: str = "random"
+
+
+@dataclasses.dataclass(frozen=True)
+class VisualCausalModelSettings(CausalModelSettings):
+    """A causal model and the autoencoder of its pictures.
+
+    Attributes:
+      autoencoder: kind and size of the autoencoder.
+
+    Example:
+      >>> VisualCausalModelSettings("lstm", layers=2, width=128).autoencoder.kind
+      'patches'
+    """
+
+    autoencoder: AutoencoderSettings = AutoencoderSettings("patches", latent=64, width=64)
+
+
+def need_pictures(observation_space: spaces.Space, action_space: spaces.Space) -> str | None:
+    """Returns why observations are not pictures of a size that autoencoders read."""
+    shape = getattr(observation_space, "shape", ())
+    bytes_ = isinstance(observation_space, spaces.Box) and observation_space.jax_dtype == jnp.uint8
+    if not (bytes_ and len(shape) == 3 and shape[2] == 3 and not any(n % 8 for n in shape[:2])):
+        return f"pictures uint8[H, W, 3] of multiples of 8 are needed, not {observation_space}"
+    if not (isinstance(action_space, spaces.Discrete) or is_continuous(action_space)):
+        return f"one choice or continuous actions are needed, not {action_space}"
+    return None
+
+
+def _make(
+    config: TeacherCausalModelConfig, vec: VectorEnv, network: VisualCausalModelSettings
+) -> Trainer:
+    observations, actions = agent_spaces(vec.env)
+    height, width, _ = observations.shape  # type: ignore[attr-defined]
+    pictures = standardise(autoencoder(network.autoencoder, (height, width)))
+    model = causal_model(network, pictures, actions, config.capacity or config.length)
+    teacher = find_teacher(config.teacher, vec)
+    return make(config, vec, model, network.policy(actions), teacher, network.rewards)
+
+
+register_algorithm(
+    Algorithm(
+        "causal-model",
+        _make,
+        need_pictures,
+        TeacherCausalModelConfig,
+        SequenceHParams,
+        VisualCausalModelSettings,
+        privileged=True,
+        remembers=True,
+        to_act=lambda config: dataclasses.replace(config.to_act(), teacher="random"),
+    )
+)

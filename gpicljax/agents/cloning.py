@@ -27,12 +27,20 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, policy_agent
+from gpicljax.agents.algorithm import (
+    Algorithm,
+    get_algorithm,
+    network_from,
+    register_algorithm,
+)
+from gpicljax.agents.fits import need_one_choice
 from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Count, Limit, Rate, Share, check, check_at_least, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer, prefix_of
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import legal_actions
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -301,3 +309,55 @@ class Cloning:
         agreement = (logits.argmax(-1) == step_data.label) * weights
         loss, paid = ((jnp.where(counts, x, 0) * weights).sum() for x in (losses, rewards))
         return loss, {"loss": loss, "agreement": agreement.sum(), "reward": paid}
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherCloningConfig(CloningConfig):
+    """Sizes of cloning, and the teacher whose actions are imitated.
+
+    Attributes:
+      teacher: the name of an algorithm with nothing to train: a rule, or a registered expert.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("BernoulliBandit-v0")
+      >>> vec = gpicljax.VectorEnv(env, num_envs=4, resets="fresh", privileged=True)
+      >>> config = TeacherCloningConfig(unroll=16, teacher="ucb1")
+      >>> gpicljax.agents.make("cloning", vec, config).observations
+      64
+    """
+
+    teacher: str = "random"
+
+
+def find_teacher(name: str, vec: VectorEnv) -> Agent:
+    """Returns the registered agent of that name, which has nothing to train.
+
+    Raises:
+      ValueError: if there is none, it is to be trained, or `vec` has no privileged views.
+    """
+    check(vec.privileged, "vec", "no privileged views", "privileged=True, for the teacher")
+    teacher = get_algorithm(name)
+    check(not teacher.trains, "teacher", name, "an algorithm with nothing to train")
+    return teacher.make(teacher.config(), vec, teacher.network()).agent(greedy=True)
+
+
+def _make(
+    config: TeacherCloningConfig, vec: VectorEnv, network: RecurrentSettings | Network
+) -> Trainer:
+    return make(config, vec, network_from(network, vec), find_teacher(config.teacher, vec))
+
+
+register_algorithm(
+    Algorithm(
+        "cloning",
+        _make,
+        need_one_choice,
+        TeacherCloningConfig,
+        CloningHParams,
+        RecurrentSettings,
+        privileged=True,
+        remembers=True,
+        to_act=lambda config: dataclasses.replace(config, teacher="random"),
+    )
+)

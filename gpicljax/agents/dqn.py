@@ -21,6 +21,8 @@ import optax
 from flax import struct
 
 from gpicljax.agents.acting import agent_input, first_input, greedy, q_agent
+from gpicljax.agents.algorithm import Algorithm, network_from, register_algorithm
+from gpicljax.agents.fits import need_choices
 from gpicljax.agents.optimisation import (
     AdamHParams,
     Target,
@@ -48,6 +50,7 @@ from gpicljax.data.transitions import NStepTransition, collect, initial_window
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import Choices, choices, chosen_value, legal_actions
+from gpicljax.networks.q_network import QNetworkSettings
 from gpicljax.rollout import RolloutState, start_rollout
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -321,3 +324,10 @@ class DQN:
         inputs, start = first_input(self.actions, observation)
         carry = self.network.initial_carry(start.shape[0])
         return self.network.step(params, carry, inputs, start)[0].q_values
+
+
+def _make(config: DQNConfig, vec: VectorEnv, network: QNetworkSettings | Network) -> Trainer:
+    return make(config, vec, network_from(network, vec))
+
+
+register_algorithm(Algorithm("dqn", _make, need_choices, DQNConfig, DQNHParams, QNetworkSettings))

@@ -16,11 +16,13 @@ import jax.numpy as jnp
 from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import random_agent
-from gpicljax.agents.sequence import ActingConfig, Sequences
+from gpicljax.agents.algorithm import Algorithm, register_algorithm
+from gpicljax.agents.sequence import ActingConfig, SequenceHParams, Sequences
 from gpicljax.checks import Count, check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import Network
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.rollout import Record, RolloutState, rollout
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -115,3 +117,23 @@ def make(config: LanguageModelConfig, vec: VectorEnv, network: Network) -> Train
 
     losses = [sequence.cross_entropy("nats")]
     return sequence.make(config, network, sample, losses, length=config.length, agent=agent)
+
+
+def _make(config: LanguageModelConfig, vec: VectorEnv, network: LanguageModelSettings) -> Trainer:
+    tokens = vec.env.observation_space()
+    assert isinstance(tokens, spaces.Discrete)
+    return make(config, vec, language_model(network, tokens.n, config.capacity or config.length))
+
+
+register_algorithm(
+    Algorithm(
+        "language-model",
+        _make,
+        fits,
+        LanguageModelConfig,
+        SequenceHParams,
+        LanguageModelSettings,
+        remembers=True,
+        to_act=LanguageModelConfig.to_act,
+    )
+)

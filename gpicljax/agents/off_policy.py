@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -11,7 +12,10 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
+from gpicljax import spaces
 from gpicljax.agents.acting import Params, agent_input, first_input
+from gpicljax.agents.algorithm import Algorithm, agent_spaces, register_algorithm
+from gpicljax.agents.fits import is_continuous, refuse_unreadable
 from gpicljax.agents.normalisation import no_moments, update_moments
 from gpicljax.agents.optimisation import adam, add_count, learnt_if
 from gpicljax.batching import strip_weak_types
@@ -19,8 +23,13 @@ from gpicljax.checks import Count, Natural, Share, check, check_at_least, check_
 from gpicljax.data.hindsight import hindsight
 from gpicljax.data.replay import Replay, uniform
 from gpicljax.data.transitions import NStepTransition, collect, initial_window
-from gpicljax.interface import Agent
-from gpicljax.networks.continuous import CriticInput
+from gpicljax.interface import Agent, Trainer
+from gpicljax.networks.continuous import (
+    CriticInput,
+    DeterministicActor,
+    GaussianActor,
+    OffPolicyNetworkSettings,
+)
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import TanhPolicy
 from gpicljax.rollout import RolloutState, start_rollout
@@ -353,3 +362,40 @@ class OffPolicy(Generic[State]):
         after, metrics = jax.lax.scan(lambda s, key: self.step(s, key, state.replay), before, keys)
         after = dataclasses.replace(learnt_if(filled, after, before), **aside)
         return after, jax.tree.map(jnp.mean, metrics)
+
+
+def need_bounds(observation_space: spaces.Space, action_space: spaces.Space) -> str | None:
+    """Returns why actions are not continuous within finite bounds; None if they are."""
+    if not is_continuous(action_space):
+        return f"continuous actions are needed, not {action_space}"
+    assert isinstance(action_space, spaces.Box)
+    if not (math.isfinite(action_space.low) and math.isfinite(action_space.high)):
+        return f"actions within finite bounds are needed, not {action_space}"
+    return refuse_unreadable(observation_space)
+
+
+def register_off_policy(
+    name: str,
+    make: Callable[..., Trainer],
+    config: type[OffPolicyConfig],
+    hparams: type,
+    actor: type[DeterministicActor] | type[GaussianActor],
+) -> None:
+    """Registers an algorithm whose `make(config, vec, actor, critics)` learns from a replay."""
+
+    def make_with_networks(
+        config: OffPolicyConfig, vec: VectorEnv, network: OffPolicyNetworkSettings
+    ) -> Trainer:
+        networks = network.networks(actor, *agent_spaces(vec.env), config.critics)
+        return make(config, vec, *networks)
+
+    algorithm = Algorithm(
+        name,
+        make_with_networks,
+        need_bounds,
+        config,
+        hparams,
+        OffPolicyNetworkSettings,
+        to_act=lambda config: dataclasses.replace(config, replay="uniform"),
+    )
+    register_algorithm(algorithm)

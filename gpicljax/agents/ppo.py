@@ -42,6 +42,8 @@ from gpicljax.agents.acting import (
     policy_agent,
     single_agent_actions,
 )
+from gpicljax.agents.algorithm import Algorithm, network_from, register_algorithm
+from gpicljax.agents.fits import need_actions
 from gpicljax.agents.normalisation import (
     ReturnScale,
     no_moments,
@@ -64,9 +66,10 @@ from gpicljax.checks import (
     check_fields,
 )
 from gpicljax.interface import Agent, TimeStep, Trainer, prefix_of
-from gpicljax.networks.actor_critic import PolicyOutput
+from gpicljax.networks.actor_critic import ActorCriticSettings, PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, over_agents
 from gpicljax.networks.policies import Bounds, Policy, policy_for
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
 from gpicljax.typing import ArrayTree, Observation
 from gpicljax.vector import VectorEnv, VectorState
@@ -511,3 +514,20 @@ class PPO:
         keys = jax.random.split(jax.random.fold_in(state.key, state.updates), epochs)
         learner, metrics = jax.lax.scan(epoch, (state.params.network, state.opt_state), keys)
         return *learner, jax.tree.map(jnp.mean, metrics)
+
+
+def _make(
+    config: PPOConfig,
+    vec: VectorEnv,
+    network: ActorCriticSettings | RecurrentSettings | Network,
+) -> Trainer:
+    return make(config, vec, network_from(network, vec))
+
+
+_PPO = Algorithm(
+    "ppo", _make, need_actions, PPOConfig, PPOHParams, ActorCriticSettings, multi_agent=True
+)
+register_algorithm(_PPO)
+register_algorithm(
+    dataclasses.replace(_PPO, name="recurrent-ppo", network=RecurrentSettings, remembers=True)
+)

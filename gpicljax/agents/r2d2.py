@@ -33,6 +33,8 @@ from gpicljax.agents.acting import (
     q_agent,
     single_agent_actions,
 )
+from gpicljax.agents.algorithm import Algorithm, network_from, register_algorithm
+from gpicljax.agents.fits import need_choices
 from gpicljax.agents.optimisation import (
     AdamHParams,
     Target,
@@ -58,7 +60,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network, over_agents
 from gpicljax.networks.policies import Choices, choices, chosen_value, legal_actions, no_action
-from gpicljax.networks.q_network import QOutput
+from gpicljax.networks.q_network import QOutput, RecurrentQSettings
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -567,3 +569,31 @@ class R2D2:
             metrics[auxiliary.name + "_loss"] = value
             metrics[auxiliary.name + "_accuracy"] = (close * weight).sum() / total
         return loss, metrics
+
+
+def _make(
+    config: R2D2Config,
+    vec: VectorEnv,
+    network: RecurrentQSettings | Network,
+    auxiliaries: tuple[Auxiliary, ...] = (),
+) -> Trainer:
+    """Builds R2D2 with as many actors as instances, whatever the configuration says."""
+    config = dataclasses.replace(config, num_envs=vec.num_envs)
+    if isinstance(network, RecurrentQSettings):
+        network.check_carries(config.carries)
+    return make(config, vec, network_from(network, vec), auxiliaries)
+
+
+register_algorithm(
+    Algorithm(
+        "r2d2",
+        _make,
+        need_choices,
+        R2D2Config,
+        R2D2HParams,
+        RecurrentQSettings,
+        multi_agent=True,
+        remembers=True,
+        to_act=lambda config: dataclasses.replace(config, replay_capacity=1, min_replay=1),
+    )
+)

@@ -21,13 +21,19 @@ import optax
 from flax import struct
 
 from gpicljax.agents.acting import box_agent
-from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
+from gpicljax.agents.off_policy import (
+    OffPolicy,
+    OffPolicyConfig,
+    OffPolicyState,
+    register_off_policy,
+)
 from gpicljax.agents.optimisation import adam, polyak
 from gpicljax.agents.returns import one_step_target
 from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Limit, Number, Positive, Rate, Share
 from gpicljax.data.replay import Replay
 from gpicljax.interface import Agent, Trainer
+from gpicljax.networks.continuous import GaussianActor
 from gpicljax.networks.contract import Network
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -212,3 +218,6 @@ class SAC(OffPolicy[TrainState]):
             log_temperature=state.log_temperature + step,
             temperature_opt_state=opt_state,
         ), metrics | acted | {"temperature": temperature}
+
+
+register_off_policy("sac", make, SACConfig, SACHParams, GaussianActor)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.agents.algorithm import Algorithm, NoSettings, register_algorithm
 from gpicljax.agents.optimisation import add_count
 from gpicljax.batching import donatable, select, strip_weak_types
 from gpicljax.checks import Count, Number, Rate, Share, check, check_at_least, check_choice
@@ -417,3 +418,19 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
         }
 
     return Trainer(init, update, agent, config.unroll * vec.num_envs)
+
+
+def fits(observation_space: spaces.Space, action_space: spaces.Space) -> str | None:
+    """Returns why a table does not fit these spaces; None if it does."""
+    for kind, space in (("observations", observation_space), ("actions", action_space)):
+        if not isinstance(space, spaces.Discrete):
+            return f"discrete {kind} are needed, not {space}"
+    return None
+
+
+def _make(config: TabularConfig, vec: VectorEnv, network: NoSettings) -> Trainer:
+    del network
+    return make(config, vec)
+
+
+register_algorithm(Algorithm("q-learning", _make, fits, TabularConfig, TabularHParams))

@@ -6,7 +6,7 @@ target networks after every `policy_delay` of them. Everything the next update d
 `TrainState`, so that `vmap` over seeds and exact resumption need nothing else.
 
 DDPG (Lillicrap et al., 2016) is what is left with one critic, a delay of 1 and no noise in the
-targets: `ddpg_config`.
+targets: `DDPGConfig`.
 
 Noise is in units of half the range of an action. Returns end with the episode: one that was cut off
 is worth the value of its last observation, one that terminated nothing.
@@ -23,7 +23,12 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax.agents.acting import box_agent
-from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
+from gpicljax.agents.off_policy import (
+    OffPolicy,
+    OffPolicyConfig,
+    OffPolicyState,
+    register_off_policy,
+)
 from gpicljax.agents.optimisation import polyak
 from gpicljax.agents.returns import one_step_target
 from gpicljax.batching import donatable, strip_weak_types
@@ -31,6 +36,7 @@ from gpicljax.checks import Count, Limit, Range, Rate, Share, check
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import NStepTransition
 from gpicljax.interface import Agent, Trainer
+from gpicljax.networks.continuous import DeterministicActor
 from gpicljax.networks.contract import Network
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -64,10 +70,19 @@ class TD3Config(OffPolicyConfig):
         check(divides, "policy_delay", self.policy_delay, accepted_values)
 
 
-def ddpg_config(**options: Any) -> TD3Config:
-    """Returns the configuration that makes TD3 DDPG, for a critic network of one Q-function."""
-    plain = {"critics": 1, "policy_delay": 1, "smooth_targets": False}
-    return TD3Config(**{**plain, **options})
+@dataclasses.dataclass(frozen=True)
+class DDPGConfig(TD3Config):
+    """Sizes and switches of TD3, with the defaults that make it DDPG.
+
+    Example:
+      >>> config = DDPGConfig(n_step=3)
+      >>> config.critics, config.policy_delay, config.smooth_targets
+      (1, 1, False)
+    """
+
+    critics: Count = 1
+    policy_delay: Count = 1
+    smooth_targets: bool = False
 
 
 @struct.dataclass
@@ -247,3 +262,7 @@ class TD3(OffPolicy[TrainState]):
             target_params=follow(state.params.network, state.target_params),
             target_critic_params=follow(state.critic_params, state.target_critic_params),
         ), metrics
+
+
+register_off_policy("td3", make, TD3Config, TD3HParams, DeterministicActor)
+register_off_policy("ddpg", make, DDPGConfig, TD3HParams, DeterministicActor)

@@ -16,6 +16,13 @@ from gpicljax.environment import Environment, Params
 Task = TypeVar("Task")
 
 
+EXPLANATION = (
+    "You stand before a row of slot machines. Every action pulls the arm of one of them, which "
+    "pays with a chance of its own that stays the same. Every pull is an episode."
+)
+"""A row of arms in words, for a language model."""
+
+
 @struct.dataclass
 class State:
     """An episode in progress.
@@ -53,6 +60,11 @@ class Bandit(Environment[Params, Task, State]):
         """Returns the best arm's average payment minus the pulled arm's, float `[]`."""
         means = self.means(task)
         return means.max() - means[action]
+
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return EXPLANATION
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns the arms."""

@@ -113,6 +113,17 @@ class DarkGrid(Environment[Params, Task, State]):
         """The cell with a number, `int32[2]`; numbers beyond a small room are in its last row."""
         return jnp.stack([jnp.minimum(number // task.size, task.size - 1), number % task.size])
 
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        return (
+            ("left", "ArrowLeft"),
+            ("right", "ArrowRight"),
+            ("up", "ArrowUp"),
+            ("down", "ArrowDown"),
+            ("stay", "."),
+        )
+
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns the four moves, and staying."""
         return spaces.Discrete(len(ACTIONS))

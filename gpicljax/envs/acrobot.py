@@ -215,6 +215,15 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         speeds = params.max_speed_1[1], params.max_speed_2[1]
         return [-1, -1, -1, -1, -speeds[0], -speeds[1]], [1, 1, 1, 1, *speeds]
 
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        return (
+            ("torque -1", "ArrowLeft"),
+            ("no torque", "ArrowDown"),
+            ("torque +1", "ArrowRight"),
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the task's constants by name, float `[]` each."""
         return {name: getattr(task, name) for name in self.constants}

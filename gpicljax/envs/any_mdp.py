@@ -285,6 +285,16 @@ class AnyMDP(Environment[Params, Task, State]):
         ]
         return (start * values[0].mean(-1)).sum(), (start * values[1].max(-1)).sum()
 
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return (
+            "You move between states that have numbers. From each state, every action leads to one "
+            "of a few states, with chances of its own that stay the same, and pays an amount that "
+            "depends on where you were, what you did and where that led to. Some states may end "
+            "the episode."
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the knowledge that an expert needs.
 

@@ -18,6 +18,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import Size
 from gpicljax.environment import Environment, Transition
+from gpicljax.envs._bandit import EXPLANATION
 from gpicljax.envs._checks import Count, Probability, check_values
 
 
@@ -148,6 +149,11 @@ class BernoulliBandit(Environment[Params, Task, State]):
     def observation_space(self, task: Task | None = None) -> spaces.Box:
         """Returns one number in [0, 1]."""
         return spaces.Box(0.0, 1.0, (1,))
+
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return EXPLANATION
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """`probabilities`: float `[num_arms]`; `best_arm`: `int32[]`, the first if several."""

@@ -276,6 +276,26 @@ class CliffWalking(GridWorld[Params, Task]):
             kind = jnp.where((row == cell[0]) & (column == cell[1]), number, kind)
         return jnp.where((row >= task.rows) | (column >= task.columns), 4, kind)
 
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return (
+            "You walk along a cliff, on a grid of cells that are counted row by row from 0. Every "
+            "move costs 1; a move over the edge costs 100 and takes you back to where you started. "
+            "The episode ends at the far end of the cliff. Actions 0, 1, 2, 3 mean up, right, "
+            "down, left, unless the task has them in another order."
+        )
+
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        return (
+            ("up", "ArrowUp"),
+            ("right", "ArrowRight"),
+            ("down", "ArrowDown"),
+            ("left", "ArrowLeft"),
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the knowledge that an expert needs.
 

@@ -172,6 +172,15 @@ class ContextualBandit(Environment[Params, Task, State]):
         """Returns numbers in [-1, 1]."""
         return spaces.Box(-1.0, 1.0, (self.context_size,))
 
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return (
+            "You stand before a row of slot machines, and before each pull you see some numbers. "
+            "Every action pulls the arm of one machine. What it pays depends on the machine and on "
+            "the numbers, in a way that stays the same."
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, Any]:
         """Returns the mean reward of each arm in this context, and the best arms.
 

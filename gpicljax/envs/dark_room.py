@@ -154,6 +154,16 @@ class DarkRoom(DarkGrid[Params, Task, State]):
         positions = jax.vmap(self.cell_of, (0, None))(numbers, task)
         return self.transitions(State(positions, jnp.zeros_like(numbers)), task)
 
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return (
+            "You are in a dark square room, a grid of cells that are counted row by row from 0; "
+            "you see the number of your own cell alone. One cell, the same in every episode, is "
+            "the goal: every step that ends there pays 1, any other 0. Actions 0, 1, 2, 3, 4 mean "
+            "left, right, up, down, stay, unless the task has them in another order."
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the knowledge that an expert needs, and the best return.
 

@@ -367,6 +367,26 @@ class FrozenLake(GridWorld[Params, Task]):
         """Returns the cells (as many as the largest lake has)."""
         return spaces.Discrete(self.shape[0] * self.shape[1])
 
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return (
+            "You are on a frozen lake, a grid of cells that are counted row by row from 0. "
+            "Somewhere on it is a goal, and there are holes in the ice. Reaching the goal pays 1; "
+            "falling into a hole, like any other move, pays 0. Either ends the episode. Actions 0, "
+            "1, 2, 3 mean left, down, right, up, unless the task has them in another order."
+        )
+
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        return (
+            ("left", "ArrowLeft"),
+            ("down", "ArrowDown"),
+            ("right", "ArrowRight"),
+            ("up", "ArrowUp"),
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the knowledge that an expert needs.
 

@@ -174,6 +174,18 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         positions = jax.vmap(self.cell_of, (0, None))(cells, task)
         return self.transitions(State(positions, progress, jnp.zeros_like(numbers)), task)
 
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return (
+            "You are in a dark square room, a grid of cells that are counted row by row from 0; "
+            "you see the number of your own cell alone. One cell has a key and one a door, the "
+            "same ones in every episode. Coming to the key for the first time in an episode pays "
+            "1, and coming to the door after that pays 1 once more; any other step pays 0. Actions "
+            "0, 1, 2, 3, 4 mean left, right, up, down, stay, unless the task has them in another "
+            "order."
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the knowledge that an expert needs, and the best return.
 

@@ -163,6 +163,24 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         speed = params.max_speed[1]
         return [params.min_position[0], -speed], [params.max_position[1], speed]
 
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return (
+            "A weak car stands in a valley. You see its position and its speed; actions 0, 1, 2 "
+            "push it left, not at all, right. Every step costs 1, until it is on the hill to the "
+            "right: it has to swing up by going back and forth."
+        )
+
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        return (
+            ("push left", "ArrowLeft"),
+            ("coast", "ArrowDown"),
+            ("push right", "ArrowRight"),
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the task's constants by name, float `[]` each."""
         return {name: getattr(task, name) for name in self.constants}

@@ -167,6 +167,16 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         speed = params.max_speed[1]
         return [-1, -1, -speed], [1, 1, speed]
 
+    @property
+    def explanation(self) -> str:
+        """See `Environment.explanation`."""
+        return (
+            "A pendulum hangs from a joint. You see the cosine and the sine of its angle from "
+            "upright, and its angular speed; your action is the torque at the joint. Each step "
+            "costs more the further it is from upright, the faster it turns and the more torque "
+            "you use."
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the task's constants by name, float `[]` each."""
         return {name: getattr(task, name) for name in self.constants}

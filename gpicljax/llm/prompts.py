@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -24,64 +24,6 @@ from gpicljax.typing import JsonObject
 History = Literal["full", "summary"]
 Wording = Literal["own", "paper"]
 """This project's own words, or those of the publication that a system is about."""
-
-EXPLANATIONS: Mapping[str, str] = {
-    "FrozenLake": (
-        "You are on a frozen lake, a grid of cells that are counted row by row from 0. Somewhere "
-        "on it is a goal, and there are holes in the ice. Reaching the goal pays 1; falling into "
-        "a hole, like any other move, pays 0. Either ends the episode. Actions 0, 1, 2, 3 mean "
-        "left, down, right, up, unless the task has them in another order."
-    ),
-    "CliffWalking": (
-        "You walk along a cliff, on a grid of cells that are counted row by row from 0. Every move "
-        "costs 1; a move over the edge costs 100 and takes you back to where you started. The "
-        "episode ends at the far end of the cliff. Actions 0, 1, 2, 3 mean up, right, down, left, "
-        "unless the task has them in another order."
-    ),
-    "DarkRoom": (
-        "You are in a dark square room, a grid of cells that are counted row by row from 0; you "
-        "see the number of your own cell alone. One cell, the same in every episode, is the goal: "
-        "every step that ends there pays 1, any other 0. Actions 0, 1, 2, 3, 4 mean left, right, "
-        "up, down, stay, unless the task has them in another order."
-    ),
-    "KeyToDoor": (
-        "You are in a dark square room, a grid of cells that are counted row by row from 0; you "
-        "see the number of your own cell alone. One cell has a key and one a door, the same ones "
-        "in every episode. Coming to the key for the first time in an episode pays 1, and coming "
-        "to the door after that pays 1 once more; any other step pays 0. Actions 0, 1, 2, 3, 4 "
-        "mean left, right, up, down, stay, unless the task has them in another order."
-    ),
-    "AnyMDP": (
-        "You move between states that have numbers. From each state, every action leads to one of "
-        "a few states, with chances of its own that stay the same, and pays an amount that depends "
-        "on where you were, what you did and where that led to. Some states may end the episode."
-    ),
-    "ContextualBandit": (
-        "You stand before a row of slot machines, and before each pull you see some numbers. Every "
-        "action pulls the arm of one machine. What it pays depends on the machine and on the "
-        "numbers, in a way that stays the same."
-    ),
-    "Bandit": (
-        "You stand before a row of slot machines. Every action pulls the arm of one of them, which "
-        "pays with a chance of its own that stays the same. Every pull is an episode."
-    ),
-    "MountainCar": (
-        "A weak car stands in a valley. You see its position and its speed; actions 0, 1, 2 push "
-        "it left, not at all, right. Every step costs 1, until it is on the hill to the right: it "
-        "has to swing up by going back and forth."
-    ),
-    "Pendulum": (
-        "A pendulum hangs from a joint. You see the cosine and the sine of its angle from upright, "
-        "and its angular speed; your action is the torque at the joint. Each step costs more the "
-        "further it is from upright, the faster it turns and the more torque you use."
-    ),
-}
-"""What a task is, by a part of its environment's name; the first part that is there counts."""
-
-
-def explanation_of(name: str) -> str | None:
-    """Returns the explanation of an environment by its name; None if there is none."""
-    return next((text for part, text in EXPLANATIONS.items() if part in name), None)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,10 +11,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.networks.contract import AgentInput
+from gpicljax.checks import Size
+from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.encoder import Encoder
 from gpicljax.networks.event_store import Event
-from gpicljax.networks.feedforward import MLP, FeedForward, dense
+from gpicljax.networks.feedforward import MLP, Activation, FeedForward, dense
 from gpicljax.networks.policies import policy_for
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.typing import ArrayTree
@@ -160,3 +162,31 @@ class RecurrentActorCritic(nn.Module):
         features = self._features(inputs)
         core, carry = self.core.step(carry, self._core_input(inputs, features), start)
         return self._heads(features, core), carry
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorCriticSettings:
+    """Networks without a memory, for a policy and its value.
+
+    Attributes:
+      sizes: hidden sizes.
+      activation: activation function of the hidden layers.
+      separate_value: whether the value has hidden layers of its own.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=4, resets="fresh")
+      >>> small = ActorCriticSettings(sizes=(32,), activation="relu")
+      >>> gpicljax.agents.make("ppo", vec, network=small).observations
+      512
+    """
+
+    sizes: tuple[Size, ...] = (64, 64)
+    activation: Activation = "tanh"
+    separate_value: bool = True
+
+    def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
+        """Returns the network, for members of these spaces."""
+        activation = getattr(jax.nn, self.activation)
+        sizes = self.sizes, self.separate_value
+        return as_network(ActorCritic(observations, actions, *sizes, activation))

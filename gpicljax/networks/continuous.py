@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,9 +11,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.networks.contract import AgentInput
+from gpicljax.checks import Size
+from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.encoder import Encoder
-from gpicljax.networks.feedforward import MLP, FeedForward, dense
+from gpicljax.networks.feedforward import MLP, Activation, FeedForward, dense
 from gpicljax.typing import Observation
 
 _SMALL = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
@@ -148,3 +150,39 @@ class Critics(FeedForward):
             axis_size=self.count,
         )
         return ensemble(self.sizes, self.activation, name="critics")(flat)
+
+
+@dataclasses.dataclass(frozen=True)
+class OffPolicyNetworkSettings:
+    """Networks without a memory, for actions and for their values.
+
+    Attributes:
+      actor: hidden sizes of the actor.
+      critic: hidden sizes of each critic.
+      activation: activation function of the hidden layers.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
+      >>> small = OffPolicyNetworkSettings(actor=(32,), critic=(64,))
+      >>> gpicljax.agents.make("sac", vec, network=small).observations
+      4
+    """
+
+    actor: tuple[Size, ...] = (256, 256)
+    critic: tuple[Size, ...] = (256, 256)
+    activation: Activation = "relu"
+
+    def networks(
+        self,
+        kind: type[DeterministicActor] | type[GaussianActor],
+        observations: spaces.Space,
+        actions: spaces.Space,
+        critics: int,
+    ) -> tuple[Network, Network]:
+        """Returns an actor of this kind and so many critics, for members of these spaces."""
+        activation = getattr(jax.nn, self.activation)
+        actor = kind(observations, actions, self.actor, activation)
+        return as_network(actor), as_network(
+            Critics(observations, self.critic, critics, activation)
+        )

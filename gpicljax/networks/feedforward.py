@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax.typing import ArrayTree
+
+Activation = Literal["relu", "tanh"]
 
 
 def dense(size: int, **options: Any) -> nn.Dense:

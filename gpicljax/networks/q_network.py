@@ -194,7 +194,7 @@ class RecurrentQSettings(MemorySettings):
 
     Example:
       >>> settings = RecurrentQSettings("gru", core=(64,), mixer=(32,))
-      >>> network = recurrent_q_network(settings, spaces.Box(0.0, 1.0, (8,)), spaces.Discrete(3))
+      >>> network = settings.network(spaces.Box(0.0, 1.0, (8,)), spaces.Discrete(3))
       >>> jax.tree.leaves(network.initial_carry(4))[0].shape
       (4, 64)
     """
@@ -208,35 +208,36 @@ class RecurrentQSettings(MemorySettings):
     compare: tuple[str, ...] = ()
     head: tuple[Size, ...] = ()
 
+    def network(self, observations: spaces.Space, actions: spaces.Space | int) -> Network:
+        """Returns the network, for one agent's spaces.
 
-def recurrent_q_network(
-    settings: RecurrentQSettings, observation_space: spaces.Space, actions: spaces.Space | int
-) -> Network:
-    """Returns the network of some settings, for one agent's spaces."""
-    core, event = settings.make(observation_space, choices(actions))
-    size = 0
-    if settings.encoded is not None:
-        entries = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
-        check_choice("encoded", settings.encoded, entries)
-        size = spaces.flat_size(entries[settings.encoded])
-    check(size or not settings.predictions, "encoded", settings.encoded, "what is predicted")
-    for name in settings.compare:
-        check_choice("compare", name, settings.predictions)
-    module = RecurrentQNetwork(
-        observation_space,
-        actions,
-        encoded=settings.encoded,
-        encoder_sizes=settings.encoder,
-        mixer_sizes=settings.mixer,
-        core=core,
-        event=event,
-        predictions=tuple((name, size) for name in settings.predictions),
-        prediction_hidden=settings.predictor,
-        residual=settings.residual,
-        compare=settings.compare,
-        head_sizes=settings.head,
-    )
-    return as_network(module)
+        Raises:
+          ValueError: if the entries that it encodes, predicts or compares are not there.
+        """
+        core, event = self.make(observations, choices(actions))
+        size = 0
+        if self.encoded is not None:
+            entries = observations.spaces if isinstance(observations, spaces.Dict) else {}
+            check_choice("encoded", self.encoded, entries)
+            size = spaces.flat_size(entries[self.encoded])
+        check(size or not self.predictions, "encoded", self.encoded, "what is predicted")
+        for name in self.compare:
+            check_choice("compare", name, self.predictions)
+        module = RecurrentQNetwork(
+            observations,
+            actions,
+            encoded=self.encoded,
+            encoder_sizes=self.encoder,
+            mixer_sizes=self.mixer,
+            core=core,
+            event=event,
+            predictions=tuple((name, size) for name in self.predictions),
+            prediction_hidden=self.predictor,
+            residual=self.residual,
+            compare=self.compare,
+            head_sizes=self.head,
+        )
+        return as_network(module)
 
 
 class QNetwork(FeedForward):
@@ -270,3 +271,27 @@ class QNetwork(FeedForward):
         space = choices(self.actions)
         values = dense(spaces.flat_size(space), name="head")(features)
         return QOutput(by_choice(space, values), {})
+
+
+@dataclasses.dataclass(frozen=True)
+class QNetworkSettings:
+    """A Q-network without a memory.
+
+    Attributes:
+      sizes: hidden sizes.
+      dueling: whether value and advantages have heads of their own.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=4, resets="fresh")
+      >>> small = QNetworkSettings(sizes=(32,), dueling=False)
+      >>> gpicljax.agents.make("dqn", vec, network=small).observations
+      16
+    """
+
+    sizes: tuple[Size, ...] = (64, 64)
+    dueling: bool = True
+
+    def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
+        """Returns the network, for members of these spaces."""
+        return as_network(QNetwork(observations, actions, self.sizes, self.dueling))

@@ -18,73 +18,17 @@ from gpicljax.vector import VectorEnv
 
 Picture = NDArray[np.uint8]
 
-_DARK = (
-    ("left", "ArrowLeft"),
-    ("right", "ArrowRight"),
-    ("up", "ArrowUp"),
-    ("down", "ArrowDown"),
-    ("stay", "."),
-)
-CONTROLS: dict[str, tuple[tuple[str, str], ...]] = {
-    "Acrobot": (
-        ("torque -1", "ArrowLeft"),
-        ("no torque", "ArrowDown"),
-        ("torque +1", "ArrowRight"),
-    ),
-    "CliffWalking": (
-        ("up", "ArrowUp"),
-        ("right", "ArrowRight"),
-        ("down", "ArrowDown"),
-        ("left", "ArrowLeft"),
-    ),
-    "DarkRoom": _DARK,
-    "FrozenLake": (
-        ("left", "ArrowLeft"),
-        ("down", "ArrowDown"),
-        ("right", "ArrowRight"),
-        ("up", "ArrowUp"),
-    ),
-    "KeyToDoor": _DARK,
-    "LunarLander": (
-        ("engines off", "ArrowDown"),
-        ("left engine", "ArrowLeft"),
-        ("main engine", "ArrowUp"),
-        ("right engine", "ArrowRight"),
-    ),
-    "MazeWorld": (
-        ("stay", "."),
-        ("turn left", "ArrowLeft"),
-        ("turn right", "ArrowRight"),
-        ("back", "ArrowDown"),
-        ("forward", "ArrowUp"),
-    ),
-    "MazeWorld moves": (
-        ("stay", "."),
-        ("left", "ArrowLeft"),
-        ("right", "ArrowRight"),
-        ("up", "ArrowUp"),
-        ("down", "ArrowDown"),
-    ),
-    "MountainCar": (
-        ("push left", "ArrowLeft"),
-        ("coast", "ArrowDown"),
-        ("push right", "ArrowRight"),
-    ),
-}
-"""Name and key of every action, by class; other environments are played with digits and letters."""
-
 AGAIN, ANEW, MAP, QUIT = "r", "n", "m", "q"
 _LETTERS = "0123456789abcdefghijkloptuvwxyz"
 
 
 def controls(env: Environment, count: int) -> tuple[tuple[str, str], ...]:
-    """Returns name and key of each of an environment's `count` actions, as far as there are
-    keys.
+    """Returns name and key of each of an environment's `count` actions, as far as there are keys.
+
+    A wrapper may add actions to those that the environment names.
     """
-    kind = f"{env.name} {getattr(env, 'actions', '')}".strip()
-    pairs = CONTROLS.get(kind, CONTROLS.get(env.name, ()))
-    if len(pairs) == count:
-        return pairs
+    if len(env.controls) == count:
+        return env.controls
     return tuple((f"action {i}", letter) for i, letter in zip(range(count), _LETTERS, strict=False))
 
 

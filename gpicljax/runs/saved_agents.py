@@ -108,7 +108,7 @@ def save_agent(
 
     Args:
       folder: made if absent; an agent in it is replaced.
-      algorithm: its name in `agents.catalogue`.
+      algorithm: its name in `agents.CATALOGUE`.
       env_id: registered id of its environment.
       env_options: static options of `gpicljax.make`: numbers, strings, tuples of them.
       env_params: distribution over tasks.

@@ -109,6 +109,16 @@ class Wrapper(Environment[Params, Task, State]):
         """Whether the wrapped environment draws pictures."""
         return self.env.can_render
 
+    @property
+    def explanation(self) -> str | None:
+        """The wrapped environment's task in words."""
+        return self.env.explanation
+
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """The wrapped environment's keys."""
+        return self.env.controls
+
     make_params = _forward("make_params")
     validate = _forward("validate")
     horizon = _forward("horizon")

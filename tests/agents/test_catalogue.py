@@ -162,7 +162,7 @@ def test_observations_that_no_mlp_reads_are_refused():
 
 
 def test_unknown_names_get_a_suggestion():
-    with pytest.raises(ValueError, match="did you mean 'dqn'.*accepted: ppo"):
+    with pytest.raises(ValueError, match="did you mean 'dqn'.*accepted: causal-model, .*ppo"):
         agents.get_algorithm("dqn2")
 
 

@@ -1,6 +1,5 @@
-"""Algorithms of users: by module and name, from installed packages, and saved."""
+"""Algorithms of users: by module and name, and from installed packages."""
 
-import subprocess
 import sys
 
 import pytest
@@ -41,20 +40,3 @@ def test_an_installed_package_names_its_algorithms(drift, monkeypatch):
     monkeypatch.setattr(algorithm, "_entry_points", lambda: {"drift": "own_drift"})
     assert algorithm.is_known("drift") and not algorithm.is_known("own_drift:drift")
     assert agents.get_algorithm("drift").name == "drift"
-
-
-def test_the_command_trains_it_and_another_process_loads_it(drift):
-    flags = ["--env=BernoulliBandit-v0", "--algo=own_drift:drift", "--seeds=1", "--no-progress"]
-    flags += ["--evaluation-episodes=4", "--probe-episodes=2", "--film-frames=0"]
-    command = [sys.executable, "-m", "gpicljax", "run", "train_agent", *flags]
-    done = subprocess.run(command, cwd=drift, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (folder,) = drift.glob("runs/train_agent/*/agents/seed_0")
-    assert ":" not in str(folder)
-    load = "from gpicljax.runs import load_agent; load_agent({!r}{}); print('loaded')"
-    for modules, words in ((", modules=('own_drift',)", "loaded"), ("", "modules=('own_drift',)")):
-        script = load.format(str(folder), modules)
-        command = [sys.executable, "-c", script]
-        done = subprocess.run(command, cwd=drift, capture_output=True, text=True, check=False)
-        assert words in done.stdout + done.stderr
-        assert (done.returncode == 0) == bool(modules)

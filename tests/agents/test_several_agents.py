@@ -21,7 +21,7 @@ from gpicljax.agents import ppo, r2d2
 from gpicljax.environment import Transition
 from gpicljax.networks.actor_critic import ActorCritic
 from gpicljax.networks.contract import as_network
-from gpicljax.networks.q_network import RecurrentQSettings, recurrent_q_network
+from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.rollout import rollout, start_rollout
 
 VALUES, SPEAKER, LISTENER = 3, 0, 1
@@ -124,7 +124,7 @@ def test_independent_ppo_learns_to_talk(shared):
 @pytest.mark.slow
 def test_r2d2_with_summed_values_learns_to_talk():
     settings = RecurrentQSettings(mixer=(32,), core=(16,))
-    network = recurrent_q_network(settings, SEEN, spaces.Discrete(VALUES))
+    network = settings.network(SEEN, spaces.Discrete(VALUES))
     config = r2d2.R2D2Config(
         num_envs=32,
         unroll=6,

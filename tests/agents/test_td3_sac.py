@@ -92,7 +92,7 @@ def trainer_of(name, replay=None, **config):
     if name == "sac":
         config = {"updates_per_collect": 1, "normalise_observations": True, **config}
         return sac.make(sac.SACConfig(**config), vec_of(), GAUSSIAN, critics(), replay)
-    make_config = td3.TD3Config if name == "td3" else td3.ddpg_config
+    make_config = td3.TD3Config if name == "td3" else td3.DDPGConfig
     count = 2 if name == "td3" else 1
     return td3.make(make_config(**config), vec_of(), ACTOR, critics(count), replay)
 
@@ -480,7 +480,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="critic: got .*SAC replays single transitions"):
         sac.make(sac.SACConfig(), vec_of(), GAUSSIAN, recurrent)
     key = jax.random.key(0)
-    wrong = td3.make(td3.ddpg_config(), vec_of(), ACTOR, critics())
+    wrong = td3.make(td3.DDPGConfig(), vec_of(), ACTOR, critics())
     with pytest.raises(ValueError, match=r"critic: got 'values of shape \(3, 2\)'.*critics = 1"):
         jax.eval_shape(wrong.init, key, HPARAMS["ddpg"])
     wrong = td3.make(td3.TD3Config(), vec_of(), GAUSSIAN, critics())

@@ -29,7 +29,7 @@ def trainer_of(name, env, **options):
     if name == "sac":
         actor = as_network(GaussianActor(*spaces, (64, 64)))
         return sac.make(sac.SACConfig(**options), vec, actor, critics)
-    config = (td3.TD3Config if name == "td3" else td3.ddpg_config)(**options)
+    config = (td3.TD3Config if name == "td3" else td3.DDPGConfig)(**options)
     return td3.make(config, vec, as_network(DeterministicActor(*spaces, (64, 64))), critics)
 
 

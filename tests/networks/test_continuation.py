@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.agents.catalogue import RecurrentSettings
 from gpicljax.networks.continuation import Continuation
 from gpicljax.networks.contract import AgentInput, as_network
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 
 SYMBOLS, CONTEXT, FOLLOWING = 16, 2, 3
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gpicljax import spaces
-from gpicljax.agents.catalogue import RecurrentSettings
 from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.pointer import LAGS, Pointer
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 
 SYMBOLS, SILENCE = 16, 0
 

@@ -17,7 +17,7 @@ import pytest
 
 import gpicljax
 from gpicljax import agents
-from gpicljax.agents.catalogue import RecurrentSettings
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runs import save_agent
 from gpicljax.serve import command
 from gpicljax.serve.remote import RemoteLearners

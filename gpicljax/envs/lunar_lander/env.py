@@ -350,6 +350,16 @@ class LunarLander(Environment[Params, Task, State]):
         high = [2.5, 2.5, 10, 10, 2 * np.pi, 10, 1, 1]
         return [-x for x in high[:6]] + [0, 0], high
 
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        return (
+            ("engines off", "ArrowDown"),
+            ("left engine", "ArrowLeft"),
+            ("main engine", "ArrowUp"),
+            ("right engine", "ArrowRight"),
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the knowledge that an expert needs.
 

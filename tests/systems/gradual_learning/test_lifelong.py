@@ -10,16 +10,17 @@ import optax
 import pytest
 
 from gpicljax.systems.gradual_learning.figures.learning import accuracy_matrix_figure
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong import lives, program
+from gpicljax.systems.gradual_learning.learners import life as lives
+from gpicljax.systems.gradual_learning.learners.life import (
+    Anchor,
+    Life,
+    read_life,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong import program
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config import (
     METHODS,
     PRESETS,
     Config,
-)
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives import (
-    Anchor,
-    Life,
-    read_life,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
     retentions_of,
@@ -47,8 +48,8 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     """All methods begin alike; a run that is started again plays nothing twice."""
     programs = []
 
-    def compiled_once(config):
-        programs[:] = programs or [lives.build_programs(config)]
+    def compiled_once(config, task_sets):
+        programs[:] = programs or [lives.build_programs(config, task_sets)]
         return programs[0]
 
     monkeypatch.setattr(program, "build_programs", compiled_once)

@@ -10,13 +10,13 @@ import pytest
 from gpicljax.interface import TimeStep
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
-from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online import program
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import Config
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online.learner import (
+from gpicljax.systems.gradual_learning.learners.online import (
     LearnerConfig,
     online_learner,
 )
+from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online import program
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import Config
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import (
     Lives,
     read_lives,

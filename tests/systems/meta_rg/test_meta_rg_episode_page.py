@@ -14,7 +14,7 @@ import gpicljax
 from gpicljax.agents.acting import q_agent, random_agent
 from gpicljax.evaluation.returns import record_episode
 from gpicljax.networks.contract import AgentInput
-from gpicljax.networks.q_network import RecurrentQSettings, recurrent_q_network
+from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.systems.meta_rg.figures.episode_page import games_stage
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import moves, readings, record_with_attention
 from gpicljax.viz.episode_page import episode_page
@@ -53,7 +53,7 @@ def heard():
     """A listener with a memory of events, with what it attends to and what its network read."""
     env = gpicljax.make("MetaRG-v1", max_values=2)
     spaces = env.observation_space(), env.action_space()
-    network = recurrent_q_network(SETTINGS, *spaces)
+    network = SETTINGS.network(*spaces)
     inputs = AgentInput(env.observation_space().sample(jax.random.key(0)), 0, 0.0)
     params = network.init(jax.random.key(1), jax.tree.map(lambda x: jnp.asarray(x)[None], inputs))
     agent = q_agent(network, env.action_space())

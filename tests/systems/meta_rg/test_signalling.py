@@ -16,9 +16,9 @@ from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.rollout import play, start_rollout
 from gpicljax.systems.meta_rg.env.types import LISTENER, SPEAKER
-from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
-from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
-from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import GameInputs
+from gpicljax.systems.meta_rg.learners import signalling
+from gpicljax.systems.meta_rg.learners.signalling_games import game_sequences, signalling_game
+from gpicljax.systems.meta_rg.learners.speakers import GameInputs
 
 ENV = gpicljax.make("MetaRG-v1", max_values=3)
 GAME = signalling_game(ENV)

@@ -42,7 +42,8 @@ from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
 from gpicljax.llm.conversations import Conversations, changed_settings
 from gpicljax.llm.outcomes import ReplyTally
-from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
+from gpicljax.llm.prompts import DEFAULT, PromptSettings
+from gpicljax.registration import id_without_version, make, registered
 from gpicljax.rollout import GIVE_UP, HostBatch, host_play
 from gpicljax.rollout.host import HostSimulator
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
@@ -184,7 +185,7 @@ def play_trials(
       context_tokens: tokens of the longest conversation, replies included; None for the model's own
         limit. A trial whose conversation would be longer ends there.
       at_once: number of trials that are asked about at the same time.
-      explanation: description of the task; by default the entry of `prompts.EXPLANATIONS`.
+      explanation: description of the task; by default the environment's own.
       demonstrations: for each trial, decisions of an expert in another task; see
         `demonstrations.expert_decisions`.
       check_model: whether to ask the model to `check` itself first.
@@ -211,7 +212,7 @@ def play_trials(
     check_at_least(1, context_tokens=context_tokens)
     run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
     seen_space, actions, limit, name = _check_batch(batch)
-    explanation_or_none = explanation or explanation_of(name)
+    explanation_or_none = explanation or _explanation_of(batch)
     has_explanation = not settings.explanations or explanation_or_none is not None
     check(
         has_explanation,
@@ -261,6 +262,15 @@ def play_trials(
     replies = np.asarray([report.replies for report in reports], np.int32)
     invalid = np.asarray([report.invalid for report in reports], np.int32)
     return LanguageTrials(trial_records(played, replies, invalid), reports)
+
+
+def _explanation_of(batch: VectorEnv | HostBatch | TrialSource) -> str | None:
+    """Returns the environment's explanation, or that of another simulator's namesake here."""
+    batch = batch.vec if isinstance(batch, HostBatch) else batch
+    if isinstance(batch, VectorEnv):
+        return batch.env.explanation
+    names = (name for name in registered() if id_without_version(name) in batch.name)
+    return next((make(name).explanation for name in names), None)
 
 
 def _check_batch(

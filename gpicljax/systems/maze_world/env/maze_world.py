@@ -350,6 +350,25 @@ class MazeWorld(Environment[Params, Task, State]):
         bar = first_person.Bar(left, right, colour)
         return first_person.render(camera, task, position, heading, active, bar)
 
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        if self.actions == "moves":
+            return (
+                ("stay", "."),
+                ("left", "ArrowLeft"),
+                ("right", "ArrowRight"),
+                ("up", "ArrowUp"),
+                ("down", "ArrowDown"),
+            )
+        return (
+            ("stay", "."),
+            ("turn left", "ArrowLeft"),
+            ("turn right", "ArrowRight"),
+            ("back", "ArrowDown"),
+            ("forward", "ArrowUp"),
+        )
+
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the state of the maze, for experts alone.
 

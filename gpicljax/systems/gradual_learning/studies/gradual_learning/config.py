@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
-from gpicljax.agents.catalogue import RecurrentSettings
 from gpicljax.agents.cloning import CloningConfig, CloningHParams
 from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import Range, Rate
 from gpicljax.networks.q_network import RecurrentQSettings
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.conversation import SPACE

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
-from gpicljax.agents.catalogue import RecurrentSettings
-from gpicljax.agents.cloning import CloningConfig, CloningHParams
-from gpicljax.checks import Count, Range, Share
+from gpicljax.checks import Count
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runtime import RunConfig, check_config
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.learners.life import METHODS, LifeConfig, Method
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import MEMORY
-
-Method = Literal["plain", "replay", "elastic", "anew"]
-METHODS: tuple[Method, ...] = ("plain", "replay", "elastic", "anew")
-"""Treatments of the weights when the next task set comes; `anew` discards them."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(RunConfig):
+class Config(LifeConfig, RunConfig):
     """Lives of agents that are taught one task set after the other.
+
+    Beside these there are the settings of a life, see `LifeConfig`.
 
     Attributes:
       first: Task sets that come first, in this order.
@@ -31,20 +29,6 @@ class Config(RunConfig):
       methods: plain goes on with the same weights. replay mixes streams of earlier sets with those
         of the new one. elastic pulls weights back to what they were, the more an earlier set
         depends on them (elastic weight consolidation). anew begins at each set with new weights.
-      replayed: Share of the instances of replay that are of earlier sets.
-      elasticity: Strength of the pull after an update, for a weight of average importance.
-      updates: Most updates on a task set; an update has parallel times agent.unroll steps.
-      streams: Streams with frozen weights in each check whether a set is cleared.
-      cleared: Share of these streams that have to clear it.
-      budget: Steps of such a stream.
-      threshold: So many instances solved in a row clear a task set.
-      repeats: So many instances in a row are of the task set that was drawn, where several are
-        mixed.
-      parallel: Streams that are learnt from at once.
-      stretch: Steps after which another stream begins.
-      network: Kind and sizes of the network.
-      agent: Sizes of the imitation.
-      hparams: Its hyper-parameters; the learning rate stays the same.
     """
 
     free: ClassVar[tuple[str, ...]] = ("preset", "seeds", "methods")
@@ -58,29 +42,12 @@ class Config(RunConfig):
         *("micro5.13", "micro5.17"),
     )
     methods: tuple[Method, ...] = METHODS
-    replayed: Share = 0.5
-    elasticity: Annotated[float, Range(0)] = 0.1
-    updates: Count = 20
-    streams: Annotated[int, Range(2)] = 4
-    cleared: Annotated[float, Range(above=0, most=1)] = 1.0
-    budget: Count = 2_500
-    threshold: Count = 5
-    repeats: Count = 3
-    parallel: Count = 32
-    stretch: Count = 1_500
     network: RecurrentSettings = MEMORY
-    agent: CloningConfig = CloningConfig(unroll=64, minibatches=8, temperature=0.3)
-    hparams: CloningHParams = CloningHParams(learning_rate=2e-3, teacher_instances=0.25)
 
     @property
     def task_sets(self) -> tuple[str, ...]:
         """Returns all task sets, in the order of the first seed."""
         return (*self.first, *self.permuted, *self.last)
-
-    @property
-    def steps(self) -> int:
-        """Returns the steps of an update."""
-        return self.parallel * self.agent.unroll
 
     def order(self, seed: int) -> tuple[str, ...]:
         """Returns the order of a seed: the permuted sets follow one another as Latin squares do.

@@ -5,20 +5,22 @@ from __future__ import annotations
 import functools
 import time
 
+import jax
+
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.pieces import complete_pieces
 from gpicljax.runs.run_directory import RunDirectory
-from gpicljax.runtime import Program, run_experiment
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config import (
-    PRESETS,
-    Config,
-    Method,
-)
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives import (
+from gpicljax.runtime import Program, named_key, run_experiment
+from gpicljax.systems.gradual_learning.learners.life import (
     Life,
     build_programs,
     read_life,
     teach_life,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config import (
+    PRESETS,
+    Config,
+    Method,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import report
 
@@ -35,11 +37,15 @@ def build(config: Config) -> Program:
 
 def complete_lives(run: RunDirectory, config: Config) -> dict[Method, list[Life]]:
     """Returns lives by method, seed by seed; complete ones come from their files."""
-    began, programs = time.monotonic(), functools.cache(lambda: build_programs(config))
+    began, programs = (
+        time.monotonic(),
+        functools.cache(lambda: build_programs(config, config.task_sets)),
+    )
 
     def make(piece: tuple[int, Method]) -> dict[str, object]:
         seed, method = piece
-        life = teach_life(config, programs(), seed, method)
+        key = jax.random.fold_in(named_key(config.seed, "life"), seed)
+        life = teach_life(key, config, programs(), config.order(seed), method)
         if config.progress:
             log_once(
                 f"{time.monotonic() - began:6.0f} s: seed {seed}, {method}: {life.cleared.sum()} "

@@ -12,6 +12,7 @@ from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.gradual_learning.figures.learning import accuracy_matrix_figure
+from gpicljax.systems.gradual_learning.learners.life import Life
 from gpicljax.systems.gradual_learning.measures.criteria import (
     CompletionTimes,
     Retention,
@@ -25,7 +26,6 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config 
     Config,
     Method,
 )
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives import Life
 from gpicljax.viz.style import save_figure
 
 Lives = Mapping[Method, Sequence[Life]]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from gpicljax.checks import Count, Range
 from gpicljax.runtime import RunConfig, check_config
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online.learner import LearnerConfig
+from gpicljax.systems.gradual_learning.learners.online import LearnerConfig
 
 Method = Literal[
     "online", "no-replay", "frozen", "fixed", "suffix-predictor", "recurrent-ppo", "r2d2"

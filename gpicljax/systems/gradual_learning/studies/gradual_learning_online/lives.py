@@ -10,24 +10,24 @@ import numpy as np
 
 import gpicljax
 from gpicljax import agents
-from gpicljax.agents.catalogue import RecurrentQSettings
 from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import check, check_array
 from gpicljax.interface import Agent
+from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.learners.online import (
+    online_learner,
+)
 from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
     DEEP,
     Config,
     Method,
-)
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online.learner import (
-    online_learner,
 )
 
 

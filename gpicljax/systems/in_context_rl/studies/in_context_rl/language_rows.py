@@ -23,7 +23,6 @@ from gpicljax.llm.parsing import WORD
 from gpicljax.llm.prompts import (
     PromptSettings,
     action_schema,
-    explanation_of,
     format_value,
     schema_request,
 )
@@ -213,7 +212,7 @@ def first_unexplained(sets: Mapping[str, Tasks], prompts: Sequence[str]) -> str 
     """
     for test_name, task_set in sets.items():
         for settings in (PROMPTS[prompt] for prompt in prompts):
-            if settings.explanations and explanation_of(task_set.env.name) is None:
+            if settings.explanations and task_set.env.explanation is None:
                 return test_name
             wants_arms = settings.guidance or settings.scenario != "none"
             if wants_arms and not is_bandit(task_set.env):

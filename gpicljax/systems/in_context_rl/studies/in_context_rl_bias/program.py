@@ -9,7 +9,6 @@ from typing import ClassVar
 from gpicljax.checks import Count
 from gpicljax.llm.chat import Message, Usage, usage_of
 from gpicljax.llm.options import LanguageModelOptions
-from gpicljax.llm.prompts import explanation_of
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
@@ -72,7 +71,7 @@ def questions_of(task_set: Tasks, prompt: str, actions: int) -> tuple[Discrete, 
     env = task_set.env
     space, observations = env.action_space(), env.observation_space()
     assert isinstance(space, Discrete)
-    explanation = explanation_of(env.name)
+    explanation = env.explanation
     return space, [*first_questions(PROMPTS[prompt], observations, space, actions, explanation)]
 
 

@@ -12,12 +12,13 @@ import jax
 from gpicljax import agents
 from gpicljax.agents import cloning, ppo
 from gpicljax.agents.acting import optimal_agent
-from gpicljax.agents.catalogue import RecurrentSettings, TeacherCloningConfig
+from gpicljax.agents.cloning import TeacherCloningConfig
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import Count, Range, Rate
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.networks.q_network import RecurrentQSettings
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
     Measure,

@@ -14,7 +14,7 @@ import numpy as np
 
 import gpicljax
 from gpicljax.agents import causal_model, sequence
-from gpicljax.agents.catalogue import TeacherCausalModelConfig, VisualCausalModelSettings
+from gpicljax.agents.causal_model import TeacherCausalModelConfig, VisualCausalModelSettings
 from gpicljax.agents.sequence import Loss
 from gpicljax.interface import Trainer
 from gpicljax.networks.autoencoder import AutoencoderSettings

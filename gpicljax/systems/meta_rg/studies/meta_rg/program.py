@@ -15,7 +15,6 @@ from gpicljax.agents.acting import q_agent
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.contract import Network
-from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
     Measure,
@@ -90,7 +89,7 @@ def build(config: Config) -> Program:
         ),
     )
     settings = dataclasses.replace(config.network, predictions=AUXILIARIES[config.auxiliary])
-    network = recurrent_q_network(settings, env.observation_space(), env.action_space())
+    network = settings.network(env.observation_space(), env.action_space())
     trainer = r2d2.make(config.agent, vec, network, make_auxiliaries(config, env))
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)

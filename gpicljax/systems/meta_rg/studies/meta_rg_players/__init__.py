@@ -7,19 +7,4 @@ speakers that keep the code they were born with: what they reach needs no speake
 `--preset vdn` trains both as R2D2 agents on a summed value.
 """
 
-from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
-from gpicljax.systems.meta_rg.studies.meta_rg_players.trainer import (
-    SignallingConfig,
-    SignallingData,
-    players_agent,
-    signalling_trainer,
-)
-
-__all__ = [
-    "SignallingConfig",
-    "SignallingData",
-    "game_sequences",
-    "players_agent",
-    "signalling_game",
-    "signalling_trainer",
-]
+__all__: list[str] = []

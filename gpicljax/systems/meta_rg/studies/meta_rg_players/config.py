@@ -11,6 +11,7 @@ from gpicljax.checks import Count, Range, Rate
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.learners import signalling
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     APPENDIX_C,
     EVENTS,
@@ -18,7 +19,6 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     NEXT_REWARD,
     GameConfig,
 )
-from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
 
 Method = Literal[
     "reinforce", "straight-through", "rule", "quantiser", "independent", "vdn", "vdn-sad"

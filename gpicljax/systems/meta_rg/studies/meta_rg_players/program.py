@@ -17,12 +17,13 @@ from gpicljax.agents.acting import q_agent
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import AgentInput, over_agents
-from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runtime import Measure, Probe, Program, RunResult, run_experiment
 from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS, LISTENER, Params
 from gpicljax.systems.meta_rg.experts import listeners as experts
+from gpicljax.systems.meta_rg.learners import signalling
+from gpicljax.systems.meta_rg.learners.signalling_games import game_sequences, signalling_game
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games
 from gpicljax.systems.meta_rg.measures.speaker_language import languages
@@ -34,14 +35,12 @@ from gpicljax.systems.meta_rg.studies.meta_rg.episode import (
 )
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probe_metrics
 from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy, rule_accuracies
-from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
     FROM_SEQUENCES,
     PRESETS,
     Config,
     game,
 )
-from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
 from gpicljax.systems.meta_rg.studies.meta_rg_players.report import Measures, report
 from gpicljax.typing import ArrayTree
 
@@ -96,9 +95,8 @@ def learner(config: Config, env: MetaRG) -> Learner:
     settings = dataclasses.replace(config.agent, mixing=mixing, announce=env.announces)
     observation = of_one_agent(env.observation_space(), 2)
     actions = r2d2.agent_choices(env, settings.announce)
-    network = recurrent_q_network(
-        dataclasses.replace(config.network, predictions=("feedback",)), observation, actions
-    )
+    network_settings = dataclasses.replace(config.network, predictions=("feedback",))
+    network = network_settings.network(observation, actions)
     bank = {"resets": "bank", "bank_size": config.bank_size, "renew_share": 0.5}
     vec = gpicljax.VectorEnv(env, settings.num_envs, **bank)
 

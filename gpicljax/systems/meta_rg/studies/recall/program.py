@@ -15,7 +15,6 @@ from gpicljax.agents.acting import q_agent, random_agent
 from gpicljax.agents.combinators import panel_agent, with_memory_reset
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
     Measure,
@@ -53,7 +52,7 @@ def build(config: Config) -> Program:
     env = Recall(**config.env_options)
     env_params = env.make_params(min_values=config.min_values, max_values=config.max_values)
     vec = VectorEnv(env, config.agent.num_envs, resets="fresh", params=env_params)
-    network = recurrent_q_network(config.network, env.observation_space(), env.action_space())
+    network = config.network.network(env.observation_space(), env.action_space())
     trainer = r2d2.make(config.agent, vec, network)
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)

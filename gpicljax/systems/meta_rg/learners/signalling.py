@@ -27,8 +27,8 @@ from gpicljax.agents.acting import AgentCarry, q_agent
 from gpicljax.checks import Positive, Rate, Share, Size, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
-from gpicljax.networks.q_network import QOutput, RecurrentQSettings, recurrent_q_network
-from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
+from gpicljax.networks.q_network import QOutput, RecurrentQSettings
+from gpicljax.systems.meta_rg.learners.speakers import (
     GameInputs,
     GameTargets,
     SignallingGame,
@@ -154,7 +154,7 @@ def two_players(
 
     Its parameters are a dictionary with those of `listener` and, where it has some, `speaker`.
     """
-    listener_network = recurrent_q_network(_expecting(listener), _one_hot_space(game), game.actions)
+    listener_network = _expecting(listener).network(_one_hot_space(game), game.actions)
     speaker = _speaker(config, game)
     tokens, length = game.vocab_size + 1, game.message_length
     flat = (length * tokens,)
@@ -392,7 +392,7 @@ def players_agent(
       >>> agent.initial_carry(4).noise.shape[:2]  # instances, tokens of a message
       (4, 3)
     """
-    listener_network = recurrent_q_network(_expecting(listener), game.observations, game.actions)
+    listener_network = _expecting(listener).network(game.observations, game.actions)
     decides = q_agent(listener_network, game.actions)
     if config.speaker == "rule":
         return Agent(
@@ -447,7 +447,7 @@ def listeners_attention(
       A function of parameters, inputs and starts. Where two players play, the inputs are those of
       both; the listener's own are taken from them, its decision alone from its last action.
     """
-    listener_network = recurrent_q_network(_expecting(listener), game.observations, game.actions)
+    listener_network = _expecting(listener).network(game.observations, game.actions)
     if listener_network.attention is None:
         return None
     attend = listener_network.attention

@@ -20,7 +20,7 @@ from gpicljax.systems.meta_rg.env.sequences import (
     rule_messages,
 )
 from gpicljax.systems.meta_rg.env.types import Params
-from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
+from gpicljax.systems.meta_rg.learners.speakers import (
     GameInputs,
     GameTargets,
     SignallingGame,

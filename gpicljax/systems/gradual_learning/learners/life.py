@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +13,61 @@ import optax
 
 import gpicljax
 from gpicljax.agents import cloning
-from gpicljax.agents.cloning import TrainState
-from gpicljax.checks import check, check_array
-from gpicljax.runtime import fast_jit, named_key
+from gpicljax.agents.cloning import CloningConfig, CloningHParams, TrainState
+from gpicljax.checks import Count, Range, Share, check, check_array
+from gpicljax.networks.recurrent_settings import RecurrentSettings
+from gpicljax.runtime import fast_jit
 from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Params
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.measures.streams import Streams, play_streams, streams_of
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config import (
-    Config,
-    Method,
-)
 from gpicljax.typing import ArrayTree
+
+Method = Literal["plain", "replay", "elastic", "anew"]
+METHODS: tuple[Method, ...] = ("plain", "replay", "elastic", "anew")
+"""Treatments of the weights when the next task set comes; `anew` discards them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LifeConfig:
+    """Settings of a life in which an agent is taught one task set after the other.
+
+    Attributes:
+      replayed: Share of the instances of replay that are of earlier sets.
+      elasticity: Strength of the pull after an update, for a weight of average importance.
+      updates: Most updates on a task set; an update has parallel times agent.unroll steps.
+      streams: Streams with frozen weights in each check whether a set is cleared.
+      cleared: Share of these streams that have to clear it.
+      budget: Steps of such a stream.
+      threshold: So many instances solved in a row clear a task set.
+      repeats: So many instances in a row are of the task set that was drawn, where several are
+        mixed.
+      parallel: Streams that are learnt from at once.
+      stretch: Steps after which another stream begins.
+      network: Kind and sizes of the network.
+      agent: Sizes of the imitation.
+      hparams: Its hyper-parameters; the learning rate stays the same.
+    """
+
+    replayed: Share = 0.5
+    elasticity: Annotated[float, Range(0)] = 0.1
+    updates: Count = 20
+    streams: Annotated[int, Range(2)] = 4
+    cleared: Annotated[float, Range(above=0, most=1)] = 1.0
+    budget: Count = 2_500
+    threshold: Count = 5
+    repeats: Count = 3
+    parallel: Count = 32
+    stretch: Count = 1_500
+    network: RecurrentSettings = RecurrentSettings()
+    agent: CloningConfig = CloningConfig(unroll=64, minibatches=8, temperature=0.3)
+    hparams: CloningHParams = CloningHParams(learning_rate=2e-3, teacher_instances=0.25)
+
+    @property
+    def steps(self) -> int:
+        """Returns the steps of an update."""
+        return self.parallel * self.agent.unroll
 
 
 class Life(NamedTuple):
@@ -109,12 +151,12 @@ class Programs:
     evaluated: ByteStream
 
 
-def build_programs(config: Config) -> Programs:
-    """Builds the programs; each is compiled when it is first called."""
-    families = Curriculum(config.task_sets).families
-    env = ByteStream(max_tasks=len(config.task_sets), families=families)
+def build_programs(config: LifeConfig, task_sets: tuple[str, ...]) -> Programs:
+    """Builds the programs of lives in these sets; each is compiled when it is first called."""
+    families = Curriculum(task_sets).families
+    env = ByteStream(max_tasks=len(task_sets), families=families)
     evaluated = ByteStream(max_tasks=1, families=families)
-    params = params_of(config, env, "plain", config.task_sets[:1])
+    params = params_of(config, env, "plain", task_sets[:1])
     vec = gpicljax.VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
     network = config.network.network(env.observation_space(), env.action_space())
     trainer = cloning.make(config.agent, vec, network, experts.teacher_agent())
@@ -135,7 +177,7 @@ def build_programs(config: Config) -> Programs:
 
 
 def params_of(
-    config: Config, env: ByteStream, method: Method, names_so_far: tuple[str, ...]
+    config: LifeConfig, env: ByteStream, method: Method, names_so_far: tuple[str, ...]
 ) -> Params:
     """Returns streams of the newest of the task sets; with replay, of the earlier ones too."""
     *earlier, newest = names_so_far
@@ -148,14 +190,14 @@ def params_of(
     return env.make_params(curriculum=mixture, horizon=config.stretch)
 
 
-def teach_life(config: Config, programs: Programs, seed: int, method: Method) -> Life:
-    """Teaches one agent all task sets in the order of its seed.
+def teach_life(
+    key: jax.Array, config: LifeConfig, programs: Programs, order: tuple[str, ...], method: Method
+) -> Life:
+    """Teaches one agent all task sets in this order.
 
-    Agents of one seed begin with the same weights and are asked the same questions, whatever the
+    Agents of one key begin with the same weights and are asked the same questions, whatever the
     method.
     """
-    order = config.order(seed)
-    key = jax.random.fold_in(named_key(config.seed, "life"), seed)
     state, anchor = None, None
     steps, cleared = [], []
     skills = [
@@ -180,7 +222,7 @@ def teach_life(config: Config, programs: Programs, seed: int, method: Method) ->
 
 
 def _initial_params(
-    config: Config, programs: Programs, key: jax.Array, order: tuple[str, ...]
+    config: LifeConfig, programs: Programs, key: jax.Array, order: tuple[str, ...]
 ) -> ArrayTree:
     """Returns the weights with which every agent of a seed begins."""
     return programs.begin(key, params_of(config, programs.env, "plain", order[:1])).params
@@ -229,7 +271,7 @@ def _pull_weights(params: ArrayTree, anchor: Anchor, strength: Any) -> Any:
 
 
 def _teach_set(
-    config: Config,
+    config: LifeConfig,
     programs: Programs,
     key: jax.Array,
     state: TrainState,
@@ -250,7 +292,7 @@ def _teach_set(
 
 
 def _is_cleared(
-    config: Config, programs: Programs, key: jax.Array, params: ArrayTree, name: str
+    config: LifeConfig, programs: Programs, key: jax.Array, params: ArrayTree, name: str
 ) -> bool:
     """Returns whether enough streams with frozen weights clear a task set."""
     streams = _play_sets(config, programs, key, params, [name] * config.streams)
@@ -258,7 +300,7 @@ def _is_cleared(
 
 
 def _play_sets(
-    config: Config, programs: Programs, key: jax.Array, params: ArrayTree, names: list[str]
+    config: LifeConfig, programs: Programs, key: jax.Array, params: ArrayTree, names: list[str]
 ) -> Streams:
     """Plays a stream of each of the sets, with frozen weights."""
     task_key, play_key = jax.random.split(key)
@@ -268,7 +310,11 @@ def _play_sets(
 
 
 def _measure_skills(
-    config: Config, programs: Programs, key: jax.Array, params: ArrayTree, order: tuple[str, ...]
+    config: LifeConfig,
+    programs: Programs,
+    key: jax.Array,
+    params: ArrayTree,
+    order: tuple[str, ...],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns an agent's skill in all sets: solved, steps taken and cleared, `[n, R]` each.
 

@@ -1,0 +1,88 @@
+"""Settings of a network with a memory, for a policy and its value."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from gpicljax import spaces
+from gpicljax.checks import Natural, Size, check, check_fields, refusal
+from gpicljax.networks.actor_critic import RecurrentActorCritic
+from gpicljax.networks.continuation import Continuation
+from gpicljax.networks.contract import Network, as_network
+from gpicljax.networks.experience import ExperienceSettings, experience_network
+from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
+from gpicljax.networks.pointer import Pointer
+
+_SYMBOLIC = ("continuations", "pointers")
+"""Memories that are networks of their own, for symbols in and symbols out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentSettings(MemorySettings):
+    """A network with a memory, for a policy and its value.
+
+    Attributes:
+      memory: kind of the memory, see `MemorySettings`. Three more kinds are networks of their own.
+        `"continuations"` (`networks.continuation`) and `"pointers"` (`networks.pointer`) are for
+        symbols in and symbols out; `core` is then the size of their projections, all heads
+        together. `"tables"` (`networks.experience`) is for whole trials of discrete tasks.
+      sizes: hidden sizes before the memory; for continuations and pointers, those of the layers
+        that read it.
+      context: n, the number of events by which continuations are found, or that are seen without
+        pointing.
+      following: m, the number of events in a continuation.
+      silence: the symbol whose steps are no events for continuations and pointers; None if all
+        steps are events.
+      tables: sizes of the network with tables.
+
+    Example:
+      >>> import jax
+      >>> settings = RecurrentSettings("gru", core=(32,))
+      >>> network = settings.network(spaces.Box(0.0, 1.0, (4,)), spaces.Discrete(2))
+      >>> jax.tree.leaves(network.initial_carry(8))[0].shape
+      (8, 32)
+    """
+
+    memory: MemoryKind | Literal["continuations", "pointers", "tables"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
+    sizes: tuple[Size, ...] = (128,)
+    context: Size = 4
+    following: Size = 8
+    silence: Natural | None = None
+    tables: ExperienceSettings = ExperienceSettings()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.memory == "tables":
+            return
+        if self.memory not in _SYMBOLIC:
+            return super().__post_init__()
+        width_of_head(self.core, self.heads, "the projections")
+
+    def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
+        """Returns the network, for members of these spaces."""
+        if self.memory == "tables":
+            return experience_network(observations, actions, self.tables)
+        if self.memory not in _SYMBOLIC:
+            core = self.make(observations, actions)
+            return as_network(RecurrentActorCritic(observations, actions, self.sizes, *core))
+        space_pair = observations, actions
+        if not all(isinstance(space, spaces.Discrete) for space in space_pair):
+            case = f"{self.memory}, for {observations} and {actions}"
+            raise ValueError(refusal("memory", case, "Discrete for both"))
+        symbols, choices = (space.n for space in space_pair if isinstance(space, spaces.Discrete))
+        is_symbol = self.silence is None or 0 <= self.silence < symbols
+        check(is_symbol, "silence", self.silence, f"None, or a symbol below {symbols}")
+        sizes: dict[str, Any] = {
+            "context": self.context,
+            "silence": self.silence,
+            "slots": self.slots,
+            "heads": self.heads,
+            "width": width_of_head(self.core, self.heads, "the projections"),
+            "hidden": self.sizes,
+        }
+        if self.memory == "continuations":
+            return as_network(Continuation(symbols, choices, following=self.following, **sizes))
+        case = f"{symbols} symbols and {choices} actions"
+        check(symbols == choices, "memory", f"pointers, for {case}", "as many of both")
+        return as_network(Pointer(symbols, choices, **sizes))

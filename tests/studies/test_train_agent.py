@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import jax
 import numpy as np
@@ -113,31 +112,6 @@ def test_saved_agents_do_what_was_measured(finished_run):
         ):
             assert np.array_equal(first, second[seed])
         assert loaded.info["evaluation"]["mean_return"] == pytest.approx(repeated.returns.mean())
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished_run, tmp_path):
-    run, results = finished_run
-    copy = tmp_path / "train_agent" / NAME
-    shutil.copytree(run, copy)
-    # As if killed after the checkpoint of the second line.
-    shutil.rmtree(copy / "checkpoints" / "8")
-    for name in ("agents", "figures"):
-        shutil.rmtree(copy / name)
-    (copy / "summary.json").unlink()
-    repeated = train_agent.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
-    assert records(copy) == records(run)
-    for first, second in zip(
-        jax.tree.leaves(repeated.params), jax.tree.leaves(results.params), strict=True
-    ):
-        assert np.array_equal(first, second)
-    first, second = (
-        json.loads((folder / "summary.json").read_text())["results"] for folder in (copy, run)
-    )
-    for summary in (first, second):
-        summary.pop("observations_per_s")
-    assert first == second
-    assert (copy / "agents" / "seed_1" / "agent.json").exists()
 
 
 def test_options_are_read_by_what_they_set():
@@ -346,13 +320,6 @@ def test_help_is_that_of_the_algorithm(arguments, words, capsys):
     output = capsys.readouterr().out
     assert all(word in output for word in words)
     assert output.count("\n") < 60
-
-
-def test_a_dry_run_leaves_no_trace(capsys, tmp_path):
-    train_agent.main([*TINY, "--dry-run", f"--runs-dir={tmp_path}"])
-    output = capsys.readouterr().out
-    assert "parameters per agent: 64" in output and "projected training" in output
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("env_id", "algo"), SETTINGS)

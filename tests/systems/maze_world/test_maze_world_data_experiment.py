@@ -99,11 +99,6 @@ def test_for_real(tmp_path, capsys):
     assert [round(float(p.density), 2) for p in params] == [0.2, 0.36]
 
 
-@pytest.mark.parametrize("preset", maze_world_data.PRESETS)
-def test_presets_are_sound(preset):
-    maze_world_data.PRESETS[preset].validate()
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

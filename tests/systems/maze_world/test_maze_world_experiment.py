@@ -210,11 +210,6 @@ def test_damaged_episodes_are_refused(pictures, mazes, tmp_path, capsys):
     assert f"error: {copy}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_presets_are_sound(preset):
-    PRESETS[preset].validate()
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -14,7 +14,6 @@ import pytest
 from gpicljax.evaluation.icl import log_bins
 from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.runs import load_language_model
-from gpicljax.runtime import Report, experiment
 from gpicljax.systems.meta_language import measures
 from gpicljax.systems.meta_language.data.faulty_text import WORDS
 from gpicljax.systems.meta_language.studies.meta_language import program as meta_language
@@ -139,25 +138,6 @@ def test_words_are_shown_often_enough_to_be_learnt():
 
 
 @pytest.mark.slow
-def test_resumes_where_it_stopped(quick_run, tmp_path, monkeypatch):
-    run_chunks = experiment.run_chunks
-
-    def one_chunk(*args, **kwargs):
-        run_chunks(*args, **kwargs | {"num_chunks": 1})
-        raise OSError("pulled the plug")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(experiment, "run_chunks", one_chunk)
-        with pytest.raises(SystemExit):
-            meta_language.main([*TINY, f"--runs-dir={tmp_path}"])
-    with monkeypatch.context() as patch:
-        patch.setattr(meta_language, "report", lambda outcome: Report("", {}))
-        resumed = meta_language.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
-    whole = [row["nats"] for row in quick_run[1].history]
-    assert [row["nats"] for row in resumed.history] == whole
-
-
-@pytest.mark.slow
 def test_compares_runs(quick_run, tmp_path, capsys):
     runs = quick_run[0]
     options = ["--model.kind=linear", "--tasks=3", "--name=other", "--demonstrations=0"]
@@ -228,11 +208,6 @@ def test_dry_run_of_the_paper(tmp_path, capsys):
     assert (
         "projected training" in output and "parameters" in output and not list(tmp_path.iterdir())
     )
-
-
-@pytest.mark.parametrize("preset", meta_language.PRESETS)
-def test_presets_are_sound(preset):
-    meta_language.PRESETS[preset].validate()
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,6 @@
 import dataclasses
 import json
 import re
-import subprocess
-import sys
-import time
 
 import jax
 import numpy as np
@@ -102,13 +99,6 @@ def test_games_are_those_of_whole_episodes(finished_run):
     assert (np.diff(greedy.query.astype(int), axis=-1)[greedy.valid[..., 1:]] >= 0).all()
 
 
-def test_refuses_an_existing_run(finished_run, capsys):
-    with pytest.raises(SystemExit) as stop:
-        meta_rg.main([*TINY, f"--runs-dir={finished_run[0]}"])
-    assert stop.value.code == 1
-    assert "--resume" in capsys.readouterr().err
-
-
 def test_refuses_to_resume_another_configuration(finished_run, capsys):
     with pytest.raises(SystemExit) as stop:
         meta_rg.main([*TINY, f"--runs-dir={finished_run[0]}", "--resume", "--vmax=4"])
@@ -158,39 +148,6 @@ def test_paper_presets_have_the_paper_s_sizes():
     # 50,000 observations, and one update per step of all actors.
     assert agent.capacity * agent.period >= 50_000
     assert agent.updates_per_collect == agent.period
-
-
-def _records(run):
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in lines]
-
-
-@pytest.mark.slow
-def test_a_killed_run_resumes_as_if_nothing_had_happened(finished_run, tmp_path):
-    _, undisturbed, _ = finished_run
-    gpicljax = [sys.executable, "-u", "-m", "gpicljax"]
-    command = [*gpicljax, "run", "meta_rg", *TINY, f"--runs-dir={tmp_path}"]
-    run = tmp_path / "meta_rg" / "quick-MetaRG-v1"
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        while not (run / "metrics.jsonl").exists() and process.poll() is None:
-            time.sleep(0.01)
-        process.kill()
-    assert len(_records(run)) < len(_records(undisturbed))
-    subprocess.run([*command, "--resume"], check=True, stdout=subprocess.DEVNULL)
-    # The undisturbed run was made in this process, on one device instead of one per core.
-    assert len(_records(run)) == len(_records(undisturbed))
-    for resumed_record, expected_record in zip(_records(run), _records(undisturbed), strict=True):
-        assert resumed_record.keys() == expected_record.keys()
-        for name, value in resumed_record.items():
-            np.testing.assert_allclose(value, expected_record[name], rtol=1e-4, atol=1e-5)
-    whole = tmp_path / "whole"
-    subprocess.run([*command[:-1], f"--runs-dir={whole}"], check=True, stdout=subprocess.DEVNULL)
-    whole_run = whole / "meta_rg" / "quick-MetaRG-v1"
-    assert _records(run) == _records(whole_run)  # bit for bit
-    final = [json.loads((r / "summary.json").read_text())["results"] for r in (run, whole_run)]
-    for results in final:
-        results.pop("observations_per_s")
-    assert final[0] == final[1]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The Recall experiment as a user runs it, at a toy size; and what it refuses."""
 
-import dataclasses
 import json
 
 import jax
@@ -82,11 +81,6 @@ def test_refuses_bad_arguments_before_compiling(arguments, word, capsys, tmp_pat
         recall.main([*arguments, f"--runs-dir={tmp_path}"])
     assert word in (capsys.readouterr().err + str(stop.value)).replace("-", "_")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("preset", recall.PRESETS)
-def test_presets_are_consistent(preset):
-    dataclasses.replace(recall.PRESETS[preset], preset=preset).validate()
 
 
 def test_the_paper_preset_has_the_reference_s_sizes():

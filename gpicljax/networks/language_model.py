@@ -1,4 +1,4 @@
-"""Language models: an embedding, any core, and a head to logits."""
+"""Language models: an embedding, any core, and a head to logits; or an online memory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.embeddings import TokenEmbedding
 from gpicljax.networks.layers import Linear, default_float, scaled_uniform
 from gpicljax.networks.linear_attention import LinearTransformer
+from gpicljax.networks.online_memory import OnlineMemory, OnlineMemorySettings
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import Transformer
 from gpicljax.networks.vectors import AroundCore
@@ -54,7 +55,8 @@ class LanguageModelSettings:
     The paper's transformers are 6 x 64 with 4 heads, 12 x 256 with 8 and 12 x 1024 with 16.
 
     Attributes:
-      kind: a transformer; linear attention, whose memory does not grow; or two LSTM layers.
+      kind: a transformer; linear attention, whose memory does not grow; two LSTM layers; or an
+        online memory (`networks.online_memory`), which has sizes of its own.
       layers: of a transformer or of linear attention; the LSTM is as large as they would be.
       width: of the embedding and of every layer.
       heads: of attention.
@@ -63,6 +65,7 @@ class LanguageModelSettings:
       window: tokens that a transformer attends to; 0 for all.
       precision: of the transformer's matrix products.
       dropout: rate of the transformer while it is trained; 0.1 in the paper (appendix A.4).
+      online: sizes of an online memory.
 
     Raises:
       ValueError: for numbers below 1 (or 0), and a width that the heads do not divide.
@@ -75,7 +78,7 @@ class LanguageModelSettings:
       ValueError: width: got 64; accepted: a multiple of 2 x heads = 10
     """
 
-    kind: Literal["transformer", "linear", "lstm"] = "transformer"
+    kind: Literal["transformer", "linear", "lstm", "online"] = "transformer"
     layers: Size = 6
     width: Size = 64
     heads: Size = 4
@@ -83,10 +86,11 @@ class LanguageModelSettings:
     window: Natural = 0
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: BelowOne = 0.0
+    online: OnlineMemorySettings = OnlineMemorySettings()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        even = self.kind == "lstm" or not self.width % (2 * self.heads)
+        even = self.kind in ("lstm", "online") or not self.width % (2 * self.heads)
         check(even, "width", self.width, f"a multiple of 2 x heads = {2 * self.heads}")
         drops = self.kind == "transformer" or not self.dropout
         check(drops, "dropout", self.dropout, f"0, for the kind {self.kind}")
@@ -102,6 +106,8 @@ def language_model(
       vocab_size: V.
       capacity: tokens that a transformer's cache holds when it is asked step by step.
     """
+    if settings.kind == "online":
+        return as_network(OnlineMemory(vocab_size, settings.online))
     width = settings.width
     if settings.kind == "transformer":
         core: Any = Transformer(

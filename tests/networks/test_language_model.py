@@ -29,7 +29,7 @@ def test_kinds_have_about_equal_budgets(shape):
     assert max(counts) / min(counts) < 1.03, counts
 
 
-@pytest.mark.parametrize("kind", daily(["transformer"], KINDS))
+@pytest.mark.parametrize("kind", daily(["transformer"], (*KINDS, "online")))
 def test_step_is_unroll(kind):
     network = language_model(LanguageModelSettings(kind, 2, 8, 2), 5, capacity=12)
     draw = np.random.default_rng(0)

@@ -14,11 +14,11 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from gpicljax.checks import Count, Range, check_fields
 from gpicljax.data.transcripts import Transcript
-from gpicljax.llm.budget import BudgetSpent, Ledger
+from gpicljax.llm.budget import BudgetSpent, Ledger, Stopped
 from gpicljax.llm.chat import (
     ChatModel,
     Fault,
@@ -34,6 +34,7 @@ from gpicljax.storage.array_folder import SavedError
 from gpicljax.typing import JsonObject
 
 Seconds = Annotated[float, Range(0)]
+Value = TypeVar("Value")
 
 _ENDS: Mapping[str, tuple[str, Fault]] = {
     "context": ("the conversation is too long for the model", "context"),
@@ -43,10 +44,6 @@ _ENDS: Mapping[str, tuple[str, Fault]] = {
     ),
 }
 """Finish reasons on record that end a conversation: what is said of them, and their fault."""
-
-
-class Interrupted(RuntimeError):
-    """No reply, and no sense in asking on; the conversation can be gone on with later."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +82,22 @@ PATIENT = RetryPolicy()
 """What is usual."""
 
 
+class Answer(NamedTuple, Generic[Value]):
+    """The answer to a question.
+
+    Attributes:
+      text: the whole reply.
+      value: the answer in it; None if none can be read.
+      outcome: see `outcomes.Outcome`.
+      has_reply: whether the text is a reply, not silence for want of one.
+    """
+
+    text: str
+    value: Value | None
+    outcome: Outcome
+    has_reply: bool = True
+
+
 class Conversation:
     """One conversation with a model, every turn of which is on disk before the next is asked for.
 
@@ -102,7 +115,7 @@ class Conversation:
       faults: what went wrong, in words, in the order in which it did; of earlier parts too.
       usage: of this conversation, earlier parts included.
       recalled: turns that came from the transcript.
-      tally: replies by outcome, as `judge` counted them.
+      tally: replies by outcome, as `answer` counted them.
     """
 
     def __init__(
@@ -138,8 +151,8 @@ class Conversation:
         """Returns the reply to a conversation, from the transcript or from the model.
 
         Raises:
-          BudgetSpent: if the request could cost more than is left.
-          Interrupted: if there is none, however often it is tried.
+          BudgetSpent: a `Stopped`; if the request could cost more than is left.
+          Stopped: if there is none, however often it is tried.
           ModelError: with the fault `"context"`, if the conversation is too long; with `"refused"`,
             if the server refuses or spoils this question for an unknown reason, while it answers
             others. Neither is asked again.
@@ -155,19 +168,41 @@ class Conversation:
             return self._recall(turn, digest)
         return self._request(messages, digest)
 
-    def judge(self, text: str, finish: str, is_readable: bool, form: str) -> Outcome:
-        """Counts what came of a reply, here and in the ledger, and returns it.
+    def answer(
+        self, messages: Sequence[Message], read: Callable[[Reply], Value | None], form: str
+    ) -> Answer[Value]:
+        """Returns the answer to a question, counted by its outcome here and in the ledger.
 
         Args:
-          text: the reply.
-          finish: see `outcome_of`.
-          is_readable: whether it names an answer.
-          form: of the answer that was asked for.
+          messages: the conversation, with the question at its end.
+          read: returns the answer in a reply; None if it can read none.
+          form: the form of the answer that was asked for, in words.
+
+        Raises:
+          Stopped: see `ask`.
+          ModelError: likewise; it is not counted.
+          SavedError: likewise.
         """
-        outcome = outcome_of(finish, is_readable)
-        self.tally.add(outcome, text, form)
-        self.ledger.judge(outcome, text, form)
-        return outcome
+        return self._count_reply(self.ask(messages), read, form)
+
+    def answer_or_silence(
+        self, messages: Sequence[Message], read: Callable[[Reply], Value | None], form: str
+    ) -> Answer[Value]:
+        """Returns `answer`, or an empty reply to a question that is never going to have one."""
+        try:
+            return self.answer(messages, read, form)
+        except ModelError as error:  # too long, or refused for good
+            silence = Reply("", Usage(0, 0, 0), error.fault)
+            return self._count_reply(silence, read, form)._replace(has_reply=False)
+
+    def _count_reply(
+        self, reply: Reply, read: Callable[[Reply], Value | None], form: str
+    ) -> Answer[Value]:
+        value = read(reply)
+        outcome = outcome_of(reply.finish, value is not None)
+        self.tally.add(outcome, reply.text, form)
+        self.ledger.judge(outcome, reply.text, form)
+        return Answer(reply.text, value, outcome)
 
     def _recall(self, turn: JsonObject, digest: str) -> Reply:
         if turn["question"] != digest:
@@ -204,9 +239,10 @@ class Conversation:
                     faults.append(f"turn {self._number}, attempt {tried}: {error}")
                     if error.fault == "refused":
                         break
-        except BudgetSpent:
+        except BudgetSpent as error:
             if faults:
                 self._interrupt(faults, spent, odd=False)
+            self.faults.append(str(error))
             raise
         last = None if error is None or tried < self.patience.attempts else error.fault
         odd = reply is None and last in ("unknown", "broken")
@@ -216,7 +252,7 @@ class Conversation:
             reply = Reply("", spent, "context" if longer else "unanswered")
         if reply is None:
             self._interrupt(faults, spent, odd)
-            raise Interrupted(faults[-1])
+            raise Stopped(faults[-1])
         # The part of the question that no earlier turn has shown.
         new = messages[self._said :] if len(messages) > self._said else messages
         turn = {

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 import threading
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gpicljax.checks import Count, Range, check, check_fields
 from gpicljax.llm.chat import Usage
@@ -15,8 +15,20 @@ from gpicljax.llm.outcomes import WARN_AFTER, Outcome, ReplyTally
 Price = Annotated[float, Range(0)]
 
 
-class BudgetSpent(RuntimeError):
+class Stopped(RuntimeError):
+    """No reply for now; the conversation can be gone on with later.
+
+    Attributes:
+      status: the reason in two words.
+    """
+
+    status: Literal["interrupted", "budget spent"] = "interrupted"
+
+
+class BudgetSpent(Stopped):
     """The next request could cost more than is left."""
+
+    status = "budget spent"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,6 +55,13 @@ class Usage(NamedTuple):
         """Tokens read and written."""
         return self.prompt + self.completion
 
+    @property
+    def in_words(self) -> str:
+        """Requests and tokens."""
+        return (
+            f"{self.requests:,} requests, {self.prompt:,} tokens read, {self.completion:,} written"
+        )
+
 
 _ONE_REQUEST = Usage()
 

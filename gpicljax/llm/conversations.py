@@ -1,4 +1,8 @@
-"""Many conversations of one run: their folder, what they may spend together, and their threads."""
+"""Many conversations of one run: their folder, what they may spend together, and their threads.
+
+A system asks series of questions (`Conversations.ask_series`), or has a model act in an environment
+(`Conversations.play`); the words of its questions and the reading of answers are its own.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,62 @@ import functools
 import queue
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypedDict, TypeVar
+
+import jax
 
 from gpicljax.checks import check_at_least
-from gpicljax.llm.asking import PATIENT, Conversation, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
-from gpicljax.llm.chat import ChatModel, Usage
+from gpicljax.interface import ActionRequest
+from gpicljax.llm.asking import PATIENT, Answer, Conversation, RetryPolicy
+from gpicljax.llm.budget import UNLIMITED, Budget, Ledger, Stopped
+from gpicljax.llm.chat import ChatModel, Message, Reply, Usage
 from gpicljax.llm.outcomes import ReplyTally
+from gpicljax.rollout import GIVE_UP, PlayedEpisodes, host_play
+from gpicljax.rollout.host import HostSimulator
+from gpicljax.rollout.traced import Keep
 from gpicljax.storage.lock import exclusive
 from gpicljax.typing import JsonObject
+from gpicljax.vector import VectorEnv
 
 _GRACE = 1.0  # seconds in which replies that have come are still written after Ctrl-C
 _Job = tuple[Future[Any], Callable[[], Any]]
+Value = TypeVar("Value")
+
+
+class AskingOptions(TypedDict, total=False):
+    """Options of everything that asks a model; see `Conversations` for the usual values.
+
+    Attributes:
+      budget: the most that all conversations may cost, earlier parts of the run included; or a
+        ledger that several calls share.
+      patience: how often a request is tried.
+      max_tokens: tokens of the longest reply.
+      at_once: requests that are made at the same time.
+    """
+
+    budget: Budget | Ledger
+    patience: RetryPolicy
+    max_tokens: int
+    at_once: int
+
+
+class Series(NamedTuple):
+    """Questions that are asked one after the other, with a transcript of their own.
+
+    Attributes:
+      name: of the transcript.
+      about: its header; see `Conversations.open`.
+      seed: of the model's choices.
+      questions: each with all messages that the model is to see.
+    """
+
+    name: str
+    about: JsonObject
+    seed: int
+    questions: Iterable[Sequence[Message]]
 
 
 class Conversations:
@@ -36,11 +81,10 @@ class Conversations:
     Args:
       model: the model.
       folder: of the transcripts; made if it is not there.
-      budget: what all may cost, earlier parts of the run included; or the ledger of several
-        folders that share a budget.
-      patience: how often a request is tried.
-      max_tokens: the longest reply.
-      at_once: requests that are made at the same time.
+      budget: see `AskingOptions`, as for the rest.
+      patience: likewise.
+      max_tokens: likewise.
+      at_once: likewise.
 
     Raises:
       ValueError: for numbers below 1.
@@ -122,6 +166,83 @@ class Conversations:
         self._jobs.put((future, call))
         return future
 
+    def ask_series(
+        self, all_series: Sequence[Series], read: Callable[[Reply], Value | None], form: str
+    ) -> list[list[Answer[Value]]]:
+        """Returns the answers to all questions, for each series in its order.
+
+        Series are asked at the same time. A series that is stopped has fewer answers.
+
+        Args:
+          all_series: the questions.
+          read: returns the answer in a reply; None if it can read none.
+          form: the form of the answer that was asked for, in words.
+        """
+
+        def ask(conversation: Conversation, questions: Iterable[Sequence[Message]]) -> list[Any]:
+            answers = []
+            with contextlib.suppress(Stopped):
+                for messages in questions:
+                    answers.append(conversation.answer_or_silence(messages, read, form))
+            return answers
+
+        with self:
+            opened = [self.open(*series[:3]) for series in all_series]
+            jobs = [
+                self.submit(ask, conversation, series.questions)
+                for conversation, series in zip(opened, all_series, strict=True)
+            ]
+            return [job.result() for job in jobs]
+
+    def play(
+        self,
+        key: jax.Array,
+        batch: VectorEnv | HostSimulator,
+        start_player: Callable[[int, Conversation], Callable[[ActionRequest], Any]],
+        about: JsonObject,
+        label: str,
+        *,
+        max_steps: int,
+        keep: Keep,
+    ) -> PlayedEpisodes:
+        """Plays one trial on every instance, each with a conversation of its own.
+
+        Models are asked in threads, environments step in one.
+
+        Args:
+          key: a typed key.
+          batch: the environments.
+          start_player: returns the function from requests to actions for an instance, by its
+            number and its conversation. A `Stopped` that it raises ends the instance's trial.
+          about: the header of all transcripts, to which the number and the key are added.
+          label: the name of a trial, in the names of transcripts and in their headers.
+          max_steps: see `host_play`.
+          keep: likewise.
+        """
+        running: dict[Future[Any], int] = {}
+
+        def act(number: int, request: ActionRequest) -> Any:
+            try:
+                return players[number](request)
+            except Stopped:
+                return GIVE_UP
+
+        def act_all(requests: Mapping[int, ActionRequest]) -> dict[int, Any]:
+            busy = set(running.values())
+            for number, request in requests.items():
+                if number not in busy:
+                    running[self.submit(act, number, request)] = number
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            return {running.pop(future): future.result() for future in done}
+
+        with self:
+            players = []
+            for number, seed in enumerate(trial_seeds(key, batch.num_envs)):
+                header = {**about, label: number, "key": jax.random.key_data(key).tolist()}
+                conversation = self.open(f"{label}_{number:04d}", header, seed)
+                players.append(start_player(number, conversation))
+            return host_play(key, batch, act_all, max_steps=max_steps, keep=keep)
+
     @property
     def usage(self) -> Usage:
         """Usage of all conversations, earlier parts included."""
@@ -152,6 +273,23 @@ class Conversations:
             end = time.monotonic() + _GRACE
             for thread in self._threads:
                 thread.join(max(end - time.monotonic(), 0) if stopped else None)
+
+
+def conversation_seed(seed: int, number: int) -> int:
+    """Returns the seed of one of many conversations of a run."""
+    return seed * 100_003 + number
+
+
+def trial_seeds(key: jax.Array, count: int) -> list[int]:
+    """Returns the seeds of the conversations of `Conversations.play`."""
+    return [conversation_seed(int(jax.random.key_data(key)[-1]), n) for n in range(count)]
+
+
+def summarise_run(text: str, usage: Usage, faults: Sequence[str], is_complete: bool) -> str:
+    """Returns a text with what a run has spent, its last fault, and whether it is to go on."""
+    last = f"{len(faults)} faults, the last: {faults[-1]}" if faults else "No faults."
+    note = "" if is_complete else "\nNot complete: the same call goes on where it was left."
+    return f"{text} {usage.in_words}. {last}{note}"
 
 
 def changed_settings(settings: Any) -> dict[str, Any]:

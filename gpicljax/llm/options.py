@@ -183,7 +183,7 @@ class LanguageModelOptions:
 
     def summarise_spending(self, ledger: Ledger) -> str:
         """Returns the requests, tokens and dollars of a run, and whether its limits stopped it."""
-        text = f"{self.name}: {format_usage(ledger.spent)}"
+        text = f"{self.name}: {ledger.spent.in_words}"
         cost = self.dollars(ledger.spent)
         text += "." if cost is None else f", for {_money(cost)}."
         if not ledger.exhausted:
@@ -204,13 +204,6 @@ def _money(dollars: float) -> str:
     return f"${dollars:,.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.4f}"
 
 
-def format_usage(usage: Usage) -> str:
-    """Requests and tokens."""
-    return (
-        f"{usage.requests:,} requests, {usage.prompt:,} tokens read, {usage.completion:,} written"
-    )
-
-
 class _Telling:
     """Tells how far the requests are, now and then."""
 
@@ -221,4 +214,4 @@ class _Telling:
         seconds = time.monotonic()
         if seconds - self._last >= _SILENCE:
             self._last = seconds
-            self._tell(f"{self._name}: {format_usage(spent)}")
+            self._tell(f"{self._name}: {spent.in_words}")

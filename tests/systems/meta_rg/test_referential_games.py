@@ -38,12 +38,13 @@ def test_a_listener_sees_the_past_but_not_the_speakers_stimulus():
     session = ListenerSession(ListenerSettings(), vocab_size=6, length=3)
     system, user = session.question(game(0, 0.25))
     assert "listener" in system.content and "[0.250], and hear [1, 2, 0]" in user.content
-    assert session.hear("same") is None and session.invalid == 1
-    session.feedback(game(0, -0.75, result=1))
+    assert session.answer_in("same") is None
+    assert session.hear(None) == 1 and session.is_valid == [False]
+    session.add_outcome(game(0, -0.75, result=1))
     text = session.question(game(0, 0.5))[1].content
     assert "nothing valid, which was wrong. The speaker saw [-0.750]." in text
-    assert session.hear('{"meaning": "different"}') == 1
-    session.feedback(game(0, 0.5, result=2))
+    assert session.hear(session.answer_in('{"meaning": "different"}')) == 1
+    session.add_outcome(game(0, 0.5, result=2))
     # Games count anew in the second phase.
     text = session.question(game(1, 0.125))[1].content
     assert "Second phase, game 1" in text and "first phase, game 2" in text
@@ -66,8 +67,9 @@ def test_answers_are_bounded_and_their_order_turns():
 def test_a_speaker_says_what_can_be_said():
     session = SpeakerSession(vocab_size=6, length=3)
     assert "you see [0.500]" in session.question(game(0, 0.5))[1].content
-    assert session.hear("[MESSAGE: 7]") == [0, 0, 0] and session.invalid == 1
-    session.add_decision(game(0, 0.5, result=2))
+    assert session.answer_in("[MESSAGE: 7]") is None
+    assert session.hear(None) == [0, 0, 0] and session.is_valid == [False]
+    session.add_outcome(game(0, 0.5, result=2))
     text = session.question(game(0, 0.75))[1].content
     assert "You said [0, 0, 0]; your partner decided rightly." in text
     for text in ("[MESSAGE: 6 1 2]", "[MESSAGE: [6, 1, 2]]", "[MESSAGE: 6.0, 1., +2]"):

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 
 from gpicljax.checks import check_at_least
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.llm.asking import Interrupted
-from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
-from gpicljax.llm.chat import ChatModel, Message, ModelError
-from gpicljax.llm.conversations import Conversations
+from gpicljax.llm.chat import ChatModel, Message
+from gpicljax.llm.conversations import AskingOptions, Conversations, Series, conversation_seed
 from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.llm.parsing import WORD, chosen
 from gpicljax.llm.prompts import PromptSettings, answer_form
@@ -117,10 +115,8 @@ def ask_first_questions(
     settings: PromptSettings,
     *,
     repeats: int,
-    budget: Budget | Ledger = UNLIMITED,
-    max_tokens: int = 64,
-    at_once: int = 8,
     seed: int = 0,
+    **options: Unpack[AskingOptions],
 ) -> FirstAnswers | None:
     """Asks every variant so many times, or goes on where an earlier call was left.
 
@@ -131,10 +127,9 @@ def ask_first_questions(
       folder: of the transcripts; made if it is not there.
       settings: settings of the prompts.
       repeats: R, answers of each variant, each with a seed of its own.
-      budget: the most that all may cost; or a ledger that several calls share.
-      max_tokens: tokens of the longest reply.
-      at_once: variants that are asked at the same time.
       seed: of everything.
+      options: `budget`, `patience`, `max_tokens` (64 by default) and `at_once`; see
+        `llm.conversations.AskingOptions`.
 
     Returns:
       The answers; None where the budget, or the model, ends before all are there.
@@ -143,36 +138,28 @@ def ask_first_questions(
       SavedError: if the folder has transcripts of another run, or damaged ones.
     """
     check_at_least(1, repeats=repeats)
-    run = Conversations(model, folder, budget, max_tokens=max_tokens, at_once=at_once)
-
-    def ask_variant(number: int) -> list[int] | None:
-        variant_answers = []
-        for _ in range(repeats):
-            try:
-                text, _, finish = conversations[number].ask(questions[number][2])
-            except (BudgetSpent, Interrupted):
-                return None
-            except ModelError as error:
-                text, finish = "", error.fault
-            action = chosen(text, actions, settings.parsing)
-            conversations[number].judge(text, finish, action is not None, answer_form(actions))
-            variant_answers.append(INVALID if action is None else int(action))
-        return variant_answers
-
-    with run:
-        conversations = [
-            run.open(
-                f"example_{example}_{'backwards' if backwards else 'forwards'}",
-                {"what": "first question", "example": example, "backwards": backwards},
-                seed * 100_003 + number,
-            )
-            for number, (example, backwards, _) in enumerate(questions)
-        ]
-        jobs = [run.submit(ask_variant, number) for number in range(len(questions))]
-        answers = [job.result() for job in jobs]
-    if any(answer is None for answer in answers):
+    run = Conversations(model, folder, **(AskingOptions(max_tokens=64) | options))
+    variants = [
+        Series(
+            f"example_{example}_{'backwards' if backwards else 'forwards'}",
+            {"what": "first question", "example": example, "backwards": backwards},
+            conversation_seed(seed, number),
+            [messages] * repeats,
+        )
+        for number, (example, backwards, messages) in enumerate(questions)
+    ]
+    answers = run.ask_series(
+        variants,
+        lambda reply: chosen(reply.text, actions, settings.parsing),
+        answer_form(actions),
+    )
+    if any(len(variant_answers) < repeats for variant_answers in answers):
         return None
-    all_answers = np.asarray(answers, np.int32).reshape(actions.n + 1, 2, repeats)
+    numbers = [
+        [INVALID if answer.value is None else int(answer.value) for answer in variant_answers]
+        for variant_answers in answers
+    ]
+    all_answers = np.asarray(numbers, np.int32).reshape(actions.n + 1, 2, repeats)
     return FirstAnswers(all_answers[1:], all_answers[0], run.tally)
 
 

@@ -26,9 +26,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Unpack
 
 import jax
 import numpy as np
@@ -37,14 +36,20 @@ from gpicljax import spaces
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import NO_LIMIT
 from gpicljax.interface import ActionRequest
-from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
+from gpicljax.llm.asking import Conversation
+from gpicljax.llm.budget import Stopped
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
-from gpicljax.llm.conversations import Conversations, changed_settings
+from gpicljax.llm.conversations import (
+    AskingOptions,
+    Conversations,
+    changed_settings,
+    summarise_run,
+    trial_seeds,
+)
 from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.llm.prompts import DEFAULT, PromptSettings
 from gpicljax.registration import id_without_version, make, registered
-from gpicljax.rollout import GIVE_UP, HostBatch, host_play
+from gpicljax.rollout import GIVE_UP, HostBatch
 from gpicljax.rollout.host import HostSimulator
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.prompts.session import Decision, Status, TrialSession
@@ -118,14 +123,11 @@ class LanguageTrials(NamedTuple):
         counts = ", ".join(f"{n} {_ENDINGS.get(status, status)}" for status, n in statuses.items())
         strict = sum(report.invalid_strict for report in self.reports)
         faults = [fault for report in self.reports for fault in report.faults]
-        read, wrote, requests = self.usage
         text = (
-            f"{len(self.reports)} trials: {counts}. {requests} requests, {read} tokens read, "
-            f"{wrote} written. {self.tally.in_words()}; {strict} name no action read strictly. "
-            + (f"{len(faults)} faults, the last: {faults[-1]}" if faults else "No faults.")
+            f"{len(self.reports)} trials: {counts}. {self.tally.in_words()}; {strict} name no "
+            "action read strictly."
         )
-        note = "\nNot complete: the same call goes on where it was left."
-        return text if self.is_complete else text + note
+        return summarise_run(text, self.usage, faults, self.is_complete)
 
 
 class TrialSource(HostSimulator, Protocol):
@@ -157,14 +159,11 @@ def play_trials(
     folder: str | Path,
     settings: PromptSettings = DEFAULT,
     *,
-    budget: Budget | Ledger = UNLIMITED,
-    patience: RetryPolicy = PATIENT,
-    max_tokens: int = 512,
     context_tokens: int | None = None,
-    at_once: int = 8,
     explanation: str | None = None,
     demonstrations: Sequence[Sequence[Decision]] = (),
     check_model: bool = True,
+    **options: Unpack[AskingOptions],
 ) -> LanguageTrials:
     """Plays a batch of trials with a language model, several at once, or goes on with earlier ones.
 
@@ -178,17 +177,14 @@ def play_trials(
       folder: folder of the transcripts, one for each trial; made if it is not there. Turns in
         transcripts of the same run are not asked for again.
       settings: settings of the prompts.
-      budget: the most that all trials together may cost, earlier parts of the run included; or a
-        ledger that several calls share.
-      patience: policy of repeated requests.
-      max_tokens: tokens of the longest reply.
       context_tokens: tokens of the longest conversation, replies included; None for the model's own
         limit. A trial whose conversation would be longer ends there.
-      at_once: number of trials that are asked about at the same time.
       explanation: description of the task; by default the environment's own.
       demonstrations: for each trial, decisions of an expert in another task; see
         `demonstrations.expert_decisions`.
       check_model: whether to ask the model to `check` itself first.
+      options: `budget`, `patience`, `max_tokens` (512 by default) and `at_once`; see
+        `llm.conversations.AskingOptions`.
 
     Returns:
       What was recorded and reported.
@@ -210,7 +206,7 @@ def play_trials(
       ValueError: batch: got 'FrozenLake'; accepted: trials of so many actions: ...
     """
     check_at_least(1, context_tokens=context_tokens)
-    run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
+    run = Conversations(model, folder, **(AskingOptions(max_tokens=512) | options))
     seen_space, actions, limit, name = _check_batch(batch)
     explanation_or_none = explanation or _explanation_of(batch)
     has_explanation = not settings.explanations or explanation_or_none is not None
@@ -226,34 +222,31 @@ def play_trials(
     check(enough or not settings.demonstrations, "demonstrations", counts, expected)
     if check_model:
         model.check()
-    key_words = jax.random.key_data(key).tolist()
-    players: list[_Player] = []
     # One session for each trial, all of them before anything is written or asked.
-    seeds = [int(key_words[-1]) * 100_003 + number for number in range(batch.num_envs)]
-    decisions_by_trial = demonstrations or [()] * len(seeds)
+    seeds = trial_seeds(key, batch.num_envs)
     sessions = [
         TrialSession(
             settings, seen_space, actions, limit, explanation_or_none, seed, name, decisions
         )
-        for seed, decisions in zip(seeds, decisions_by_trial, strict=True)
+        for seed, decisions in zip(seeds, demonstrations or [()] * len(seeds), strict=True)
     ]
-    with run:
-        for number in range(batch.num_envs):
-            about = {
-                "what": "in-context reinforcement learning",
-                "environment": name,
-                "actions": limit,
-                "trial": number,
-                "key": key_words,
-                "context_tokens": context_tokens,
-                "settings": changed_settings(settings),
-                "explanation": explanation_or_none if settings.explanations else None,
-            }
-            conversation = run.open(f"trial_{number:04d}", about, seeds[number])
-            players.append(_Player(sessions[number], conversation, context_tokens))
-        played = host_play(
-            key, batch, _HostPlayers(players, run), max_steps=limit, keep=keep_trial_step
-        )
+    about = {
+        "what": "in-context reinforcement learning",
+        "environment": name,
+        "actions": limit,
+        "context_tokens": context_tokens,
+        "settings": changed_settings(settings),
+        "explanation": explanation_or_none if settings.explanations else None,
+    }
+    players: list[_Player] = []
+
+    def start_player(number: int, conversation: Conversation) -> _Player:
+        players.append(_Player(sessions[number], conversation, context_tokens))
+        return players[-1]
+
+    played = run.play(
+        key, batch, start_player, about, "trial", max_steps=limit, keep=keep_trial_step
+    )
     # The last action of a trial is not answered by anything more to be asked.
     reports = tuple(
         player.report("finished" if player.session.taken + 1 >= limit else None)
@@ -309,9 +302,10 @@ class _Player:
         self.session, self.conversation = session, conversation
         self.context_tokens = context_tokens
 
-    def next_action(self) -> Any:
+    def __call__(self, request: ActionRequest) -> Any:
         """Asks until there is an action or an end; returns the action, or `GIVE_UP`."""
         session = self.session
+        session.observe(request.timestep)
         while session.status == "playing":
             messages = session.messages()
             needed_tokens = usage_of(messages, "").prompt + self.conversation.max_tokens
@@ -319,20 +313,18 @@ class _Player:
                 session.status = "context full"
                 break
             try:
-                reply = self.conversation.ask(messages)
-            except BudgetSpent as error:
-                session.status = "budget spent"
-                self.conversation.faults.append(str(error))
-            except Interrupted:
-                session.status = "interrupted"
+                answer = self.conversation.answer(
+                    messages,
+                    lambda reply: session.read_reply(reply.text, reply.finish),
+                    session.form,
+                )
+            except Stopped as reason:
+                session.status = reason.status
             except ModelError as error:
                 session.status = "context full" if error.fault == "context" else "unanswered"
             else:
-                action = session.read_reply(reply.text, reply.finish)
-                is_action = action is not None
-                self.conversation.judge(reply.text, reply.finish, is_action, session.form)
-                if action is not None:
-                    return action
+                if answer.value is not None:
+                    return answer.value
         return GIVE_UP
 
     def report(self, status_if_playing: Status | None) -> TrialReport:
@@ -351,21 +343,3 @@ class _Player:
             tuple(conversation.faults),
             conversation.tally,
         )
-
-
-class _HostPlayers:
-    """All players as one `HostAgent`: models are asked in threads, environments step in one."""
-
-    def __init__(self, players: Sequence[_Player], run: Conversations) -> None:
-        self._players, self._run = players, run
-        self._running: dict[Future[Any], int] = {}
-
-    def __call__(self, moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
-        busy = set(self._running.values())
-        for number, moment in moments.items():
-            if number not in busy:
-                player = self._players[number]
-                player.session.observe(moment.timestep)
-                self._running[self._run.submit(player.next_action)] = number
-        done, _ = wait(self._running, return_when=FIRST_COMPLETED)
-        return {self._running.pop(future): future.result() for future in done}

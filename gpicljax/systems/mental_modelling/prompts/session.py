@@ -7,16 +7,20 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 
-from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
-from gpicljax.llm.chat import ChatModel, ModelError, Reply, Usage
-from gpicljax.llm.conversations import Conversations, changed_settings
+from gpicljax.llm.chat import ChatModel, Usage
+from gpicljax.llm.conversations import (
+    AskingOptions,
+    Conversations,
+    Series,
+    changed_settings,
+    conversation_seed,
+    summarise_run,
+)
 from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.systems.mental_modelling.measures.questions import Queries
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, answers_of
@@ -57,15 +61,11 @@ class LanguageAnswers(NamedTuple):
     def in_words(self) -> str:
         """Returns a summary in a line or two."""
         reply_count = sum(reply is not None for reply in self.replies)
-        read, wrote, requests = self.usage
         text = (
             f"{reply_count} of {len(self.replies)} questions have a reply "
-            f"({self.tally.in_words()}), {self.echoes} repeat the placeholder; "
-            f"{requests} requests, {read} tokens read, {wrote} written. "
-            + (f"{len(self.faults)} faults, the last: {self.faults[-1]}" if self.faults else "")
-        ).rstrip()
-        note = "\nNot complete: the same call goes on where it was left."
-        return text if self.is_complete else text + note
+            f"({self.tally.in_words()}), {self.echoes} repeat the placeholder."
+        )
+        return summarise_run(text, self.usage, self.faults, self.is_complete)
 
 
 def ask_questions(
@@ -74,11 +74,8 @@ def ask_questions(
     folder: str | Path,
     settings: QuestionSettings = DEFAULT,
     *,
-    budget: Budget | Ledger = UNLIMITED,
-    patience: RetryPolicy = PATIENT,
-    max_tokens: int = 512,
-    at_once: int = 8,
     seed: int = 0,
+    **options: Unpack[AskingOptions],
 ) -> LanguageAnswers:
     """Asks a language model all queries, or those that it has not answered yet.
 
@@ -88,12 +85,9 @@ def ask_questions(
       model: the model.
       folder: of the transcripts, one for each episode; made if it is not there.
       settings: settings of the questions.
-      budget: what all may cost, earlier parts of the run included; or a ledger that several calls
-        share.
-      patience: policy of repeated requests.
-      max_tokens: the longest reply.
-      at_once: questions that are asked at the same time.
       seed: of the model's choices, where it has a use for one.
+      options: `budget`, `patience`, `max_tokens` (512 by default) and `at_once`; see
+        `llm.conversations.AskingOptions`.
 
     Returns:
       Answers and replies.
@@ -117,49 +111,41 @@ def ask_questions(
       >>> score_answers(asked, said.answers).accuracy, said.usage.requests
       (0.6666666666666666, 3)
     """
-    run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
+    run = Conversations(model, folder, **(AskingOptions(max_tokens=512) | options))
     question_messages(queries, 0, settings)
     model.check()
+    episodes = {
+        episode: np.flatnonzero(queries.episode == episode).tolist()
+        for episode in dict.fromkeys(queries.episode.tolist())
+    }
+    about = {
+        "what": "mental modelling",
+        "environment": queries.environment,
+        "question": queries.question,
+        "form": queries.form,
+        "history": queries.history,
+        "decimals": queries.decimals,
+        "settings": changed_settings(settings),
+        "seed": seed,
+    }
+    all_series = [
+        Series(
+            f"episode_{episode:04d}",
+            {**about, "episode": episode, "steps": queries.step[numbers].tolist()},
+            conversation_seed(seed, episode),
+            [question_messages(queries, number, settings) for number in numbers],
+        )
+        for episode, numbers in episodes.items()
+    ]
+    answered = run.ask_series(
+        all_series, lambda reply: answer_in(reply.text, queries, settings), f"[{WORD}: ...]"
+    )
     replies: list[str | None] = [None] * len(queries.truth)
-
-    def ask(conversation: Conversation, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            try:
-                reply = conversation.ask(question_messages(queries, number, settings))
-            except BudgetSpent as error:
-                conversation.faults.append(str(error))
-                return
-            except Interrupted:
-                return
-            except ModelError as error:  # too long, or refused for good: none is to come
-                reply = Reply("", Usage(0, 0, 0), error.fault)
-            replies[number] = reply.text
-            is_readable = answer_in(reply.text, queries, settings) is not None
-            conversation.judge(reply.text, reply.finish, is_readable, f"[{WORD}: ...]")
-
-    with run:
-        jobs = []
-        for episode in dict.fromkeys(queries.episode.tolist()):
-            numbers = np.flatnonzero(queries.episode == episode).tolist()
-            about = {
-                "what": "mental modelling",
-                "environment": queries.environment,
-                "question": queries.question,
-                "form": queries.form,
-                "history": queries.history,
-                "decimals": queries.decimals,
-                "episode": episode,
-                "steps": queries.step[numbers].tolist(),
-                "settings": changed_settings(settings),
-                "seed": seed,
-            }
-            jobs.append(
-                (run.open(f"episode_{episode:04d}", about, seed * 100_003 + episode), numbers)
-            )
-        running = [run.submit(ask, *job) for job in jobs]
-        for job in running:
-            job.result()
-    read = [None if reply is None else answer_in(reply, queries, settings) for reply in replies]
+    values: list[list[float] | None] = [None] * len(queries.truth)
+    for numbers, answers in zip(episodes.values(), answered, strict=True):
+        for number, answer in zip(numbers, answers, strict=False):
+            replies[number], values[number] = answer.text, answer.value
     echoes = sum(reply is not None and is_echo(reply, queries, settings) for reply in replies)
-    answers = answers_of(queries, read)
-    return LanguageAnswers(answers, tuple(replies), run.usage, run.faults, echoes, run.tally)
+    return LanguageAnswers(
+        answers_of(queries, values), tuple(replies), run.usage, run.faults, echoes, run.tally
+    )

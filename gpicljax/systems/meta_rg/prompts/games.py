@@ -8,22 +8,22 @@ matrix stands beside the accuracy, answers are bounded, and their order can be t
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import numpy as np
 
 from gpicljax.checks import check
 from gpicljax.interface import ActionRequest, Agent
-from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
-from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
-from gpicljax.llm.conversations import Conversations, changed_settings
+from gpicljax.llm.asking import Conversation
+from gpicljax.llm.chat import ChatModel, Usage
+from gpicljax.llm.conversations import AskingOptions, Conversations, changed_settings
 from gpicljax.llm.outcomes import ReplyTally
-from gpicljax.rollout import GIVE_UP, HostAgent, host_play, play, start_rollout
+from gpicljax.rollout import HostAgent, PlayedEpisodes, play, start_rollout
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.measures.listening import Confusion, confusion
 from gpicljax.systems.meta_rg.prompts.sessions import (
@@ -31,8 +31,6 @@ from gpicljax.systems.meta_rg.prompts.sessions import (
     ListenerSession,
     ListenerSettings,
     SpeakerSession,
-    decision_in,
-    message_in,
 )
 from gpicljax.vector import VectorEnv
 
@@ -61,15 +59,27 @@ class PlayedGames(NamedTuple):
     tally: ReplyTally
 
 
-_Spent = tuple[Usage, tuple[str, ...], ReplyTally]
-"""Tokens, faults and replies of a run."""
+class _Player:
+    """One episode of a model: its session and its conversation."""
 
+    def __init__(
+        self, session: ListenerSession | SpeakerSession, conversation: Conversation
+    ) -> None:
+        self.session, self._conversation = session, conversation
+        self._is_over = False
 
-class _Reading(NamedTuple):
-    """Tells which replies are answers, and the form that is asked for."""
-
-    is_readable: Callable[[str], bool]
-    form: str
+    def ask(self, observation: Mapping[str, Any]) -> Any:
+        """Returns the decision, or the message, after an observation."""
+        session, value = self.session, None
+        # A question that is too long, or refused for good, is not asked again: they only grow.
+        if not self._is_over:
+            answer = self._conversation.answer_or_silence(
+                session.question(observation),
+                lambda reply: session.answer_in(reply.text),
+                session.form,
+            )
+            self._is_over, value = not answer.has_reply, answer.value
+        return session.hear(value)  # pyright: ignore[reportArgumentType]
 
 
 def play_listener(
@@ -78,11 +88,7 @@ def play_listener(
     model: ChatModel,
     folder: str | Path,
     settings: ListenerSettings | None = None,
-    *,
-    budget: Budget | Ledger = UNLIMITED,
-    patience: RetryPolicy = PATIENT,
-    max_tokens: int = 64,
-    at_once: int = 8,
+    **options: Unpack[AskingOptions],
 ) -> PlayedGames:
     """Plays one episode on every instance, with the model as listener to the environment's speaker.
 
@@ -92,11 +98,8 @@ def play_listener(
       model: the model.
       folder: of the transcripts; made if it is not there.
       settings: how it is asked.
-      budget: what all may cost, earlier parts of the run included; or a ledger that several calls
-        share.
-      patience: how often a request is tried.
-      max_tokens: the longest reply.
-      at_once: episodes that are asked about at the same time.
+      options: `budget`, `patience`, `max_tokens` (64 by default) and `at_once`; see
+        `llm.conversations.AskingOptions`.
 
     Raises:
       ValueError: for another environment, and what `model.check` refuses.
@@ -113,29 +116,24 @@ def play_listener(
     """
     settings = settings or ListenerSettings()
     env = _game(vec, "listener")
+
+    def act(number: int, player: _Player, request: ActionRequest) -> Any:
+        del number
+        observation = _observation(request)
+        if int(observation["round"]) == env.num_rounds:
+            return np.int32(player.ask(observation))
+        if int(observation["round"]) > env.num_rounds:
+            player.session.add_outcome(observation)
+        return np.int32(env.num_decisions)
+
     sessions = [
         ListenerSession(settings, env.vocab_size, env.message_length, env.stimulus)
         for _ in range(vec.num_envs)
     ]
-    wait = env.num_decisions
-
-    def act(n: int, observation: Mapping[str, Any], ask: Callable[[list[Message]], str]) -> Any:
-        if int(observation["round"]) < env.num_rounds:
-            return np.int32(wait)
-        if int(observation["round"]) > env.num_rounds:
-            sessions[n].feedback(observation)
-            return np.int32(wait)
-        decision = sessions[n].hear(ask(sessions[n].question(observation)))
-        decisions[n].append(decision)
-        return np.int32(DIFFERENT if decision is None else decision)
-
-    decisions: list[list[int | None]] = [[] for _ in sessions]
+    run = Conversations(model, folder, **(AskingOptions(max_tokens=64) | options))
     about = {"what": "meta-referential games, listener", "settings": changed_settings(settings)}
-    options = budget, patience, max_tokens, at_once
-    reading = _Reading(lambda text: decision_in(text) is not None, '{"meaning": ...}')
-    records, spent = _play(key, vec, model, folder, act, about, options, reading)
-    valid = [[decision is not None for decision in of_episode] for of_episode in decisions]
-    return _count_games(records, valid, *spent)
+    played = _play(key, vec, model, run, sessions, act, about)
+    return _count_games(played, run, [session.is_valid for session in sessions])
 
 
 def play_rule(key: jax.Array, vec: VectorEnv, agent: Agent) -> PlayedGames:
@@ -154,7 +152,7 @@ def play_rule(key: jax.Array, vec: VectorEnv, agent: Agent) -> PlayedGames:
     def play_all(key: jax.Array) -> Any:
         return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=horizon, keep=_keep)
 
-    return _count_games(play_all(key), None, Usage(0, 0, 0), (), ReplyTally())
+    return _count_games(play_all(key))
 
 
 def play_speaker(
@@ -163,11 +161,7 @@ def play_speaker(
     model: ChatModel,
     folder: str | Path,
     listener: HostAgent,
-    *,
-    budget: Budget | Ledger = UNLIMITED,
-    patience: RetryPolicy = PATIENT,
-    max_tokens: int = 256,
-    at_once: int = 8,
+    **options: Unpack[AskingOptions],
 ) -> PlayedGames:
     """Plays one episode on every instance, with the model as speaker.
 
@@ -178,10 +172,7 @@ def play_speaker(
       folder: of the transcripts; made if it is not there.
       listener: chooses for both players, of which the listener's row counts: `nearest_listener`, or
         `rollout.on_host` of agents that learnt to play together.
-      budget: see `play_listener`, as for the rest.
-      patience: likewise.
-      max_tokens: likewise.
-      at_once: likewise.
+      options: see `play_listener`; `max_tokens` is 256 by default.
 
     Raises:
       ValueError: likewise.
@@ -197,36 +188,29 @@ def play_speaker(
       ...     return play_speaker(jax.random.key(0), vec, model, folder, nearest_listener(env))
     """
     env = _game(vec, "players")
+    turn = threading.Lock()
+
+    def act(number: int, player: _Player, request: ActionRequest) -> Any:
+        observation = _observation(request)
+        view = {name: x[SPEAKER] for name, x in observation.items() if name != "action_mask"}
+        with turn:
+            actions = np.array(listener({number: request})[number])
+        actions[SPEAKER] = [env.num_decisions, *[0] * env.message_length]
+        if int(view["round"]) < env.num_rounds:
+            actions[SPEAKER, 1:] = player.ask(view)
+        elif int(view["round"]) > env.num_rounds:
+            player.session.add_outcome(view)
+        return actions
+
     sessions = [
         SpeakerSession(env.vocab_size, env.message_length, env.stimulus)
         for _ in range(vec.num_envs)
     ]
-    turn = threading.Lock()
-
-    def act(n: int, observation: Mapping[str, Any], ask: Callable[[list[Message]], str]) -> Any:
-        speaker_view = {
-            name: values[SPEAKER] for name, values in observation.items() if name != "action_mask"
-        }
-        with turn:
-            moment = moments[n]
-            actions = np.array(listener({n: moment})[n])
-        actions[SPEAKER] = [env.num_decisions, *[0] * env.message_length]
-        if int(speaker_view["round"]) < env.num_rounds:
-            actions[SPEAKER, 1:] = sessions[n].hear(ask(sessions[n].question(speaker_view)))
-        elif int(speaker_view["round"]) > env.num_rounds:
-            sessions[n].add_decision(speaker_view)
-        return actions
-
-    moments: dict[int, ActionRequest] = {}
+    run = Conversations(model, folder, **(AskingOptions(max_tokens=256) | options))
     about = {"what": "meta-referential games, speaker"}
-    options = budget, patience, max_tokens, at_once
-    length, vocab_size = env.message_length, env.vocab_size
-    reading = _Reading(
-        lambda text: message_in(text, length, vocab_size) is not None, "[MESSAGE: ...]"
-    )
-    records, spent = _play(key, vec, model, folder, act, about, options, reading, moments)
-    played = _count_games(records, None, *spent)
-    return played._replace(invalid=sum(session.invalid for session in sessions))
+    played = _play(key, vec, model, run, sessions, act, about)
+    invalid = sum(not valid for session in sessions for valid in session.is_valid)
+    return _count_games(played, run)._replace(invalid=invalid)
 
 
 def nearest_listener(env: MetaRG) -> HostAgent:
@@ -283,98 +267,65 @@ def _keep(record: Any) -> dict[str, Any]:
     }
 
 
+def _observation(request: ActionRequest) -> dict[str, np.ndarray]:
+    return jax.tree.map(np.asarray, request.timestep.observation)
+
+
 def _play(
     key: jax.Array,
     vec: VectorEnv,
     model: ChatModel,
-    folder: str | Path,
-    act: Callable[..., Any],
+    run: Conversations,
+    sessions: Sequence[ListenerSession | SpeakerSession],
+    act: Callable[[int, _Player, ActionRequest], Any],
     about: Mapping[str, Any],
-    options: tuple[Budget | Ledger, RetryPolicy, int, int],
-    reading: _Reading,
-    moments_of: dict[int, ActionRequest] | None = None,
-) -> tuple[Any, _Spent]:
-    """Plays one episode on every instance; many are asked about at once, all step together."""
-    budget, patience, max_tokens, at_once = options
-    run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
+) -> PlayedEpisodes:
+    """Plays one episode on every instance; `act` returns an instance's next action."""
     # Answers are recorded, not shown.
     vec = VectorEnv(vec.env, vec.num_envs, resets="fresh", params=vec.params, privileged=True)
     model.check()
-    key_words = jax.random.key_data(key).tolist()
-    conversations: list[Conversation] = []
-    ended: set[int] = set()
+    header = {
+        **about,
+        "environment": repr(vec.env),
+        "params": jax.tree.map(lambda x: np.asarray(x).tolist(), vars(vec.params)),
+    }
 
-    def one(n: int, moment: ActionRequest) -> Any:
-        observation = jax.tree.map(np.asarray, moment.timestep.observation)
-        conversation = conversations[n]
+    def start_player(number: int, conversation: Conversation) -> Callable[[ActionRequest], Any]:
+        return functools.partial(act, number, _Player(sessions[number], conversation))
 
-        def ask(messages: list[Message]) -> str:
-            # Too long for the model, or refused for good: no answer. Questions only grow.
-            try:
-                if n in ended:
-                    return ""
-                text, _, finish = conversation.ask(messages)
-            except ModelError as error:
-                ended.add(n)
-                text, finish = "", error.fault
-            conversation.judge(text, finish, reading.is_readable(text), reading.form)
-            return text
-
-        try:
-            return act(n, observation, ask)
-        except BudgetSpent as error:
-            conversation.faults.append(str(error))
-        except Interrupted:
-            pass
-        return GIVE_UP
-
-    def answer(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
-        if moments_of is not None:
-            moments_of.update(moments)
-        running = {n: run.submit(one, n, moment) for n, moment in moments.items()}
-        return {n: job.result() for n, job in running.items()}
-
-    with run:
-        for n in range(vec.num_envs):
-            whole = {
-                **about,
-                "environment": repr(vec.env),
-                "params": jax.tree.map(lambda x: np.asarray(x).tolist(), vars(vec.params)),
-                "episode": n,
-                "key": key_words,
-            }
-            seed = int(key_words[-1]) * 100_003 + n
-            conversations.append(run.open(f"episode_{n:04d}", whole, seed))
-        horizon = int(np.max(vec.env.horizon(vec.params)))
-        played = host_play(key, vec, answer, max_steps=horizon, keep=_keep)
-    return played, (run.usage, run.faults, run.tally)
+    horizon = int(np.max(vec.env.horizon(vec.params)))
+    return run.play(key, vec, start_player, header, "episode", max_steps=horizon, keep=_keep)
 
 
 def _count_games(
-    played: Any,
-    valid: list[list[bool]] | None,
-    usage: Usage,
-    faults: tuple[str, ...],
-    tally: ReplyTally,
+    played: PlayedEpisodes,
+    run: Conversations | None = None,
+    valid: Sequence[Sequence[bool]] = (),
 ) -> PlayedGames:
-    """Decisions by phase; `valid` has those that a reply has named, episode by episode."""
+    """Decisions by phase, and what a run has spent.
+
+    Args:
+      played: the episodes.
+      run: the conversations of a language model, if one has played.
+      valid: of a listener, which replies named a decision, episode by episode.
+    """
+    spent = (Usage(0, 0, 0), (), ReplyTally())
+    if run is not None:
+        spent = run.usage, run.faults, run.tally
     if played.records is None:
         nothing = confusion(np.zeros(0, int), np.zeros(0, int), np.zeros(0, bool))
-        return PlayedGames(nothing, nothing, 0, 0, usage, faults, tally)
+        return PlayedGames(nothing, nothing, 0, 0, *spent)
     records = {name: np.asarray(x)[:, 0] for name, x in played.records.items()}
     decided, correct = records["decided"], records["correct"]
     answer = records["answer"]
     decision = np.where(correct, answer, 1 - answer)
     good = np.ones_like(decided)
-    if valid is not None:
-        for n, of_episode in enumerate(valid):
-            places = np.flatnonzero(decided[n])
-            good[n, places] = of_episode[: len(places)]
+    for number, episode_valid in enumerate(valid):
+        places = np.flatnonzero(decided[number])
+        good[number, places] = episode_valid[: len(places)]
     parts = [
         confusion(*(x[decided & (records["query"] == phase)] for x in (answer, decision, good)))
         for phase in (False, True)
     ]
     ended = np.asarray(played.terminated)[:, 0]
-    return PlayedGames(
-        parts[0], parts[1], int((~good).sum()), int(ended.sum()), usage, faults, tally
-    )
+    return PlayedGames(parts[0], parts[1], int((~good).sum()), int(ended.sum()), *spent)

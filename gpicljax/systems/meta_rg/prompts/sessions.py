@@ -118,60 +118,71 @@ def message_in(text: str, length: int, vocab_size: int) -> list[int] | None:
 
 
 class _Session:
-    """The common parts of both roles: a transcript, and the text before it."""
-
-    def __init__(self, vocab_size: int, length: int, stimulus: Stimulus) -> None:
-        self.vocab_size, self.length = vocab_size, length
-        self._stimulus: Stimulus = stimulus
-        self._lines: list[str] = []
-        self._game, self._phase = 0, 0
-        self.invalid = 0
-
-    def _stimulus_text(self, observation: Mapping[str, Any]) -> str:
-        """Returns the stimulus in an observation."""
-        return stimulus_text(observation["stimulus"], self._stimulus)
-
-    def _rules(self, role: str) -> str:
-        looks, close = _STIMULI[self._stimulus]
-        return (
-            f"You play referential games with a partner; you are the {role}. In each game both of "
-            f"you see a stimulus, {looks}, which stands for a hidden meaning, made of values "
-            f"of several dimensions. Meanings have many stimuli: {close}. "
-            "Your common goal is to tell whether your two stimuli have the same meaning. The "
-            f"speaker sends a message of up to {self.length} symbols from 1 to {self.vocab_size}; "
-            "0 ends it. What symbols stand for is the same throughout, and has to be found out. "
-            "After each decision the listener is shown the speaker's stimulus.\n"
-            "In a first phase you get to know the single values. In the second, games begin to "
-            "count anew, and values are combined as they were not before."
-        )
-
-    def _place(self, observation: Mapping[str, Any]) -> str:
-        """Returns the number of the game, by phase."""
-        phase = int(observation["phase"])
-        if phase != self._phase:
-            self._phase, self._game = phase, 0
-        return f"{('first', 'second')[phase]} phase, game {self._game + 1}"
-
-    def _over(self) -> None:
-        self._game += 1
-
-    def _messages(self, role: str, question: str) -> list[Message]:
-        past = "\n".join(["What has happened so far:", *self._lines]) + "\n\n"
-        text = f"{past if self._lines else ''}{question}"
-        return [Message("system", self._rules(role)), Message("user", text)]
-
-
-class ListenerSession(_Session):
-    """The listener's side of an episode of `MetaRG`, in its own view of it.
+    """One player's side of an episode of `MetaRG`, in its own view of it.
 
     Args:
-      settings: how it is asked.
+      role: the player's.
+      form: of the answer that is asked for.
       vocab_size: tokens besides 0.
       length: of a message.
       stimulus: the representation of stimuli.
 
     Attributes:
-      invalid: replies that named neither answer.
+      form: see above.
+      is_valid: for each reply, whether it named an answer.
+    """
+
+    def __init__(
+        self, role: str, form: str, vocab_size: int, length: int, stimulus: Stimulus
+    ) -> None:
+        self.form, self.is_valid = form, list[bool]()
+        self._role, self._vocab_size, self._length = role, vocab_size, length
+        self._stimulus: Stimulus = stimulus
+        self._lines: list[str] = []
+        self._game, self._phase = 0, 0
+        self._now = ""
+
+    def _stimulus_text(self, observation: Mapping[str, Any]) -> str:
+        """Returns the stimulus in an observation."""
+        return stimulus_text(observation["stimulus"], self._stimulus)
+
+    def _rules(self) -> str:
+        looks, close = _STIMULI[self._stimulus]
+        return (
+            f"You play referential games with a partner; you are the {self._role}. In each game "
+            f"both of you see a stimulus, {looks}, which stands for a hidden meaning, made of "
+            f"values of several dimensions. Meanings have many stimuli: {close}. "
+            "Your common goal is to tell whether your two stimuli have the same meaning. The "
+            f"speaker sends a message of up to {self._length} symbols from 1 to "
+            f"{self._vocab_size}; 0 ends it. What symbols stand for is the same throughout, and "
+            "has to be found out. After each decision the listener is shown the speaker's stimulus.\n"
+            "In a first phase you get to know the single values. In the second, games begin to "
+            "count anew, and values are combined as they were not before."
+        )
+
+    def _question(self, observation: Mapping[str, Any], heard: str, request: str) -> list[Message]:
+        """Returns the messages to the model: the rules, what has happened, and the question."""
+        phase = int(observation["phase"])
+        if phase != self._phase:
+            self._phase, self._game = phase, 0
+        place = f"{('first', 'second')[phase]} phase, game {self._game + 1}"
+        self._now = f"{place}: you see {self._stimulus_text(observation)}{heard}."
+        past = "\n".join(["What has happened so far:", *self._lines]) + "\n\n"
+        question = f"{self._now[0].upper()}{self._now[1:]}\n{request}"
+        text = f"{past if self._lines else ''}{question}"
+        return [Message("system", self._rules()), Message("user", text)]
+
+    def _add_game(self, outcome: str) -> None:
+        """Adds the last game to the transcript."""
+        self._lines.append(f"{self._now}{outcome}")
+        self._game += 1
+
+
+class ListenerSession(_Session):
+    """The listener's side of an episode of `MetaRG`; see there for the other arguments.
+
+    Args:
+      settings: how it is asked.
     """
 
     def __init__(
@@ -182,16 +193,12 @@ class ListenerSession(_Session):
         stimulus: Stimulus = "scs",
     ) -> None:
         """See the class."""
-        super().__init__(vocab_size, length, stimulus)
+        super().__init__("listener", '{"meaning": ...}', vocab_size, length, stimulus)
         self.settings = settings
-        self._now = ""
 
     def question(self, observation: Mapping[str, Any]) -> list[Message]:
         """Returns the messages to the model in the round in which it decides."""
-        self._now = (
-            f"{self._place(observation)}: you see {self._stimulus_text(observation)}, "
-            f"and hear {format_value(np.asarray(observation['message']), 0)}."
-        )
+        heard = f", and hear {format_value(np.asarray(observation['message']), 0)}"
         first, second = self.settings.order
         form = f'{{"meaning": "{first}"}} or {{"meaning": "{second}"}}'
         ask = f"Do your stimulus and the speaker's mean the {first} or {second}?"
@@ -199,68 +206,53 @@ class ListenerSession(_Session):
             ask = "Do your stimulus and the speaker's mean different things or the same?"
         think = "Think briefly first. " if self.settings.reasons else ""
         extra = " Add a message to the speaker, if you like." if self.settings.asks_message else ""
-        question = f"{self._now[0].upper()}{self._now[1:]}\n{ask} {think}Answer with {form}.{extra}"
-        return self._messages("listener", question)
+        return self._question(observation, heard, f"{ask} {think}Answer with {form}.{extra}")
 
-    def hear(self, text: str) -> int | None:
-        """Returns the decision that a reply names; None if it names none, which counts as wrong."""
-        decision = decision_in(text)
-        self.invalid += decision is None
+    def answer_in(self, text: str) -> int | None:
+        """Returns the decision that a reply names; None if it names none."""
+        return decision_in(text)
+
+    def hear(self, decision: int | None) -> int:
+        """Returns the decision that is taken: without one in the reply, "different"."""
+        self.is_valid.append(decision is not None)
         self._now += f" You said: {'nothing valid' if decision is None else ANSWERS[decision]}"
-        return decision
+        return DIFFERENT if decision is None else decision
 
-    def feedback(self, observation: Mapping[str, Any]) -> None:
-        """Adds the feedback to the transcript after the listener has decided."""
-        right = int(observation["previous_result"]) == 2
-        shown = self._stimulus_text(observation)
-        self._lines.append(
-            f"{self._now}, which was {'right' if right else 'wrong'}. The speaker saw {shown}."
-        )
-        self._over()
+    def add_outcome(self, observation: Mapping[str, Any]) -> None:
+        """Adds the outcome of a game, and the stimulus that the speaker saw."""
+        result = "right" if int(observation["previous_result"]) == 2 else "wrong"
+        self._add_game(f", which was {result}. The speaker saw {self._stimulus_text(observation)}.")
 
 
 class SpeakerSession(_Session):
-    """The speaker's side of an episode of `MetaRG`, in its own view of it.
-
-    Args:
-      vocab_size: tokens besides 0.
-      length: of a message.
-      stimulus: the representation of stimuli.
-
-    Attributes:
-      invalid: replies that said nothing that can be sent.
-    """
+    """The speaker's side of an episode of `MetaRG`."""
 
     def __init__(self, vocab_size: int, length: int, stimulus: Stimulus = "scs") -> None:
         """See the class."""
-        super().__init__(vocab_size, length, stimulus)
-        self._now = ""
+        super().__init__("speaker", "[MESSAGE: ...]", vocab_size, length, stimulus)
 
     def question(self, observation: Mapping[str, Any]) -> list[Message]:
         """Returns the messages to the model in the round in which it speaks."""
-        place = self._place(observation)
-        self._now = f"{place}: you see {self._stimulus_text(observation)}."
-        form = ", ".join(["number"] * self.length)
-        question = (
-            f"{self._now[0].upper()}{self._now[1:]}\n"
+        form = ", ".join(["number"] * self._length)
+        request = (
             "Which message do you send? Say the same of the same values in all games, so that your "
             "partner can learn from you. End with your message in this form: "
             f"[MESSAGE: {form}]"
         )
-        return self._messages("speaker", question)
+        return self._question(observation, "", request)
 
-    def hear(self, text: str) -> list[int]:
-        """Returns the message of a reply; silence if it says nothing that can be sent."""
-        tokens = message_in(text, self.length, self.vocab_size)
-        self.invalid += tokens is None
-        sent = [0] * self.length if tokens is None else tokens
+    def answer_in(self, text: str) -> list[int] | None:
+        """Returns the message in a reply; None if it says nothing that can be sent."""
+        return message_in(text, self._length, self._vocab_size)
+
+    def hear(self, tokens: list[int] | None) -> list[int]:
+        """Returns the message that is sent: without one in the reply, silence."""
+        self.is_valid.append(tokens is not None)
+        sent = [0] * self._length if tokens is None else tokens
         self._now += f" You said {sent}"
         return sent
 
-    def add_decision(self, observation: Mapping[str, Any]) -> None:
-        """Adds the partner's decision to the transcript of the speaker."""
-        right = int(observation["previous_result"]) == 2
-        self._lines.append(
-            f"{self._now}; your partner decided {'rightly' if right else 'wrongly'}."
-        )
-        self._over()
+    def add_outcome(self, observation: Mapping[str, Any]) -> None:
+        """Adds the partner's decision."""
+        result = "rightly" if int(observation["previous_result"]) == 2 else "wrongly"
+        self._add_game(f"; your partner decided {result}.")

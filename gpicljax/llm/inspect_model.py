@@ -1,21 +1,29 @@
-"""Adapters to Inspect AI: its model as a `ChatModel`, and messages in its form.
+"""Adapters to Inspect AI: its model as a `ChatModel`, and the parts that all tasks share.
 
-The tasks are in `systems.in_context_rl.prompts.inspect_tasks` and in the systems' own folders.
+The tasks are in `prompts.inspect_tasks` of the systems. They take Inspect's names from here, where
+a missing package is refused with its remedy.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
+
+import jax
 
 from gpicljax.checks import missing
 from gpicljax.llm.chat import Message, ModelError, Reply, believed_usage, sound_text, usage_of
 
+# ruff: noqa: F401
+# pyright: reportMissingImports=false
 try:
-    from inspect_ai.model import (  # pyright: ignore[reportMissingImports]
+    from inspect_ai import Task, task
+    from inspect_ai._util.error import PrerequisiteError
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.model import (
         ChatMessageAssistant,
         ChatMessageSystem,
         ChatMessageUser,
@@ -23,15 +31,19 @@ try:
         Model,
         get_model,
     )
-    from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
+    from inspect_ai.scorer import (
         Metric,
         SampleScore,
+        Score,
+        Target,
         Value,
         grouped,
         mean,
         metric,
+        scorer,
         stderr,
     )
+    from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 except ModuleNotFoundError as error:
     raise missing("inspect_ai", "llm") from error
 
@@ -41,7 +53,6 @@ _MESSAGES = {
     "user": ChatMessageUser,
     "assistant": ChatMessageAssistant,
 }
-Result = TypeVar("Result")
 
 
 def as_messages(messages: Sequence[Message]) -> list[Any]:
@@ -104,28 +115,49 @@ class InspectModel:
         return Reply(text, usage, str(output.stop_reason))
 
 
-async def with_model(
-    play: Callable[[InspectModel, Path], Result],
-) -> tuple[Result, list[Any]]:
-    """Runs a session with Inspect's model, beside Inspect's own loop.
+def play_samples(
+    play: Callable[[Mapping[str, Any], jax.Array, InspectModel, Path], Mapping[str, Any]],
+) -> Solver:
+    """Returns a solver that plays a sample with Inspect's model, beside Inspect's own loop.
 
     Args:
-      play: `(model, folder) -> result`; the folder, of transcripts, is gone in the end: the log of
-        Inspect has it all.
-
-    Returns:
-      Its result, and the last conversation as Inspect has messages.
+      play: `(metadata, key, model, folder) -> entries` of the sample's store, among them `measures`
+        and `report` for `score_stored`. The key follows from the sample's seed, which its metadata
+        has, and from the epoch. The folder, of transcripts, is gone in the end: the log of Inspect
+        has it all.
 
     Example:
-      >>> async def replied():
-      ...     question = [Message("user", "Is it cold?")]
-      ...     return await with_model(lambda model, _: model(question, max_tokens=9, seed=0).text)
+      >>> def has_asked(metadata, key, model, folder):
+      ...     reply = model([Message("user", "Is it cold?")], max_tokens=9, seed=0)
+      ...     return {"measures": {"length": len(reply.text)}, "report": reply.text}
+      >>> solver = play_samples(has_asked)
     """
-    model = InspectModel(get_model(), asyncio.get_running_loop())
 
-    def run() -> Result:
-        with TemporaryDirectory() as folder:
-            return play(model, Path(folder))
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        del generate
+        model = InspectModel(get_model(), asyncio.get_running_loop())
+        key = jax.random.fold_in(jax.random.key(state.metadata["seed"]), state.epoch)
 
-    result = await asyncio.to_thread(run)
-    return result, as_messages(model.said)
+        def run() -> Mapping[str, Any]:
+            with TemporaryDirectory() as folder:
+                return play(state.metadata, key, model, Path(folder))
+
+        for name, value in (await asyncio.to_thread(run)).items():
+            state.store.set(name, value)
+        state.messages = as_messages(model.said)
+        return state
+
+    return solve
+
+
+def score_stored(names: Sequence[str]) -> Any:
+    """Returns a scorer of what `play_samples` stored: measures by name, NaN where there is none."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        del target
+        measures = state.store.get("measures", {})
+        values: Any = {name: float(measures.get(name, float("nan"))) for name in names}
+        about = state.store.get("about", {})
+        return Score(value=values, explanation=state.store.get("report", ""), metadata=about)
+
+    return score

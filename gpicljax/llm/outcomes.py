@@ -6,6 +6,7 @@ every score, so that silence is never rewarded, and are counted apart, so that a
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
@@ -40,6 +41,7 @@ def outcome_of(finish: str, is_readable: bool) -> Outcome:
     return "refused" if finish in _REFUSED else "unreadable"
 
 
+@dataclasses.dataclass(repr=False)
 class ReplyTally:
     """Counts replies by outcome.
 
@@ -48,10 +50,8 @@ class ReplyTally:
       first: the first unreadable answer, with the form that was asked for; empty without one.
     """
 
-    def __init__(self) -> None:
-        """Starts with no reply."""
-        self.counts: Counter[Outcome] = Counter()
-        self.first = ""
+    counts: Counter[Outcome] = dataclasses.field(default_factory=Counter)
+    first: str = ""
 
     @property
     def replies(self) -> int:
@@ -70,9 +70,7 @@ class ReplyTally:
 
     def __add__(self, added: ReplyTally) -> ReplyTally:
         """Returns the counts of both."""
-        total = ReplyTally()
-        total.counts, total.first = self.counts + added.counts, self.first or added.first
-        return total
+        return ReplyTally(self.counts + added.counts, self.first or added.first)
 
     def share(self, outcome: Outcome) -> float:
         """Returns the share of an outcome in all replies; NaN without a reply."""

@@ -13,18 +13,36 @@ normalised score is that of the study's table.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from gpicljax.agents.acting import optimal_agent, random_agent
-from gpicljax.checks import check_choice, missing
+from gpicljax.checks import check_choice
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.llm.asking import RetryPolicy
-from gpicljax.llm.inspect_model import by_group, with_model
+from gpicljax.llm.inspect_model import (
+    InspectModel,
+    MemoryDataset,
+    Metric,
+    Sample,
+    SampleScore,
+    Solver,
+    Task,
+    Value,
+    by_group,
+    grouped,
+    metric,
+    play_samples,
+    score_stored,
+    scorer,
+    solver,
+    task,
+)
 from gpicljax.llm.outcomes import SILENT
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.registration import make
@@ -44,32 +62,6 @@ from gpicljax.systems.in_context_rl.measures import (
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial
 from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
-
-try:
-    from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]
-    from inspect_ai.dataset import (  # pyright: ignore[reportMissingImports]
-        MemoryDataset,
-        Sample,
-    )
-    from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
-        Metric,
-        SampleScore,
-        Score,
-        Target,
-        Value,
-        grouped,
-        metric,
-        scorer,
-    )
-    from inspect_ai.solver import (  # pyright: ignore[reportMissingImports]
-        Generate,
-        Solver,
-        TaskState,
-        solver,
-    )
-except ModuleNotFoundError as error:
-    raise missing("inspect_ai", "llm") from error
-
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "FrozenLake-v1": {"is_slippery": False},
@@ -91,7 +83,6 @@ _MEASURES = (
     *SILENT,
 )
 _SCALED = ("earned", "random", "oracle")
-_NAN = float("nan")
 
 
 @functools.cache
@@ -140,38 +131,22 @@ def play_trial(settings: PromptSettings, actions: int, max_tokens: int) -> Solve
     Random play and an oracle play the same task, with the same noise.
     """
 
-    async def solve(state: TaskState, generate: Generate) -> TaskState:
-        del generate
-        about = state.metadata
+    def play_one(
+        about: Mapping[str, Any], key: jax.Array, model: InspectModel, folder: Path
+    ) -> dict[str, Any]:
         env = make(about["env"], **about["options"])
         vec = single_trial_batch(Trial(env, actions), 1, actions)
-        key = jax.random.fold_in(jax.random.key(about["seed"]), state.epoch)
-        result, state.messages = await with_model(
-            lambda model, folder: play_trials(
-                key,
-                vec,
-                model,
-                folder,
-                settings,
-                patience=RetryPolicy(attempts=1),
-                max_tokens=max_tokens,
-            )
+        once = RetryPolicy(attempts=1)
+        result = play_trials(
+            key, vec, model, folder, settings, patience=once, max_tokens=max_tokens
         )
         play_references = _reference_players(env, actions)
         references = None if play_references is None else jax.device_get(play_references(key))
         measures = _measure_trial(about["env"], env, result.trials, references)
         measures |= {outcome: result.tally.share(outcome) for outcome in SILENT}
-        state.store.set("measures", measures)
-        state.store.set("report", result.in_words())
-        return state
+        return {"measures": measures, "report": result.in_words()}
 
-    return solve
-
-
-def _score(state: TaskState, names: Sequence[str]) -> Score:
-    measures = state.store.get("measures", {})
-    values: Any = {name: float(measures.get(name, _NAN)) for name in names}
-    return Score(value=values, explanation=state.store.get("report", "no trial"))
+    return play_samples(play_one)
 
 
 @scorer(metrics={"*": by_group("env")})
@@ -181,12 +156,7 @@ def trial_measures() -> Any:
 
     Beside these, the regret of bandits.
     """
-
-    async def score(state: TaskState, target: Target) -> Score:
-        del target
-        return _score(state, _MEASURES)
-
-    return score
+    return score_stored(_MEASURES)
 
 
 @metric
@@ -196,7 +166,7 @@ def normalised_metric() -> Metric:
     def ratio(scores: list[SampleScore]) -> Value:
         values_by_trial = [score.score.as_dict() for score in scores]
         values = [np.asarray([float(x[name]) for x in values_by_trial]) for name in _SCALED]  # type: ignore[arg-type]
-        return scaled_score(*values).mean if values_by_trial else _NAN
+        return scaled_score(*values).mean if values_by_trial else float("nan")
 
     return ratio
 
@@ -204,12 +174,7 @@ def normalised_metric() -> Metric:
 @scorer(metrics=[grouped(normalised_metric(), "env", all=False)])
 def score() -> Any:
     """Returns the scorer of a trial's value, beside random play and an oracle on the same task."""
-
-    async def score_sample(state: TaskState, target: Target) -> Score:
-        del target
-        return _score(state, _SCALED)
-
-    return score_sample
+    return score_stored(_SCALED)
 
 
 @task

@@ -18,7 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from gpicljax.checks import check, missing, refusal
+from gpicljax.checks import check, refusal
+from gpicljax.llm.inspect_model import (
+    GenerateConfig,
+    MemoryDataset,
+    PrerequisiteError,
+    Sample,
+    Score,
+    Target,
+    Task,
+    TaskState,
+    as_messages,
+    by_group,
+    generate,
+    scorer,
+    task,
+)
 from gpicljax.llm.outcomes import SILENT, outcome_of
 from gpicljax.storage.reading import visible_files
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes, take_episodes
@@ -38,30 +53,6 @@ from gpicljax.systems.mental_modelling.prompts.questions import (
     answer_in,
     question_messages,
 )
-
-try:
-    from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]
-    from inspect_ai._util.error import (  # pyright: ignore[reportMissingImports]
-        PrerequisiteError,
-    )
-    from inspect_ai.dataset import (  # pyright: ignore[reportMissingImports]
-        MemoryDataset,
-        Sample,
-    )
-    from inspect_ai.model import GenerateConfig  # pyright: ignore[reportMissingImports]
-    from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
-        Score,
-        Target,
-        scorer,
-    )
-    from inspect_ai.solver import (  # pyright: ignore[reportMissingImports]
-        TaskState,
-        generate,
-    )
-except ModuleNotFoundError as error:
-    raise missing("inspect_ai", "llm") from error
-
-from gpicljax.llm.inspect_model import as_messages, by_group
 
 _COPYING = ("copy last", "same change")
 

@@ -11,55 +11,42 @@ A sample is one episode of games, played by `play_listener` or `play_speaker`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from gpicljax.checks import check_choice, missing
+from gpicljax.checks import check_choice
 from gpicljax.llm.asking import RetryPolicy
+from gpicljax.llm.inspect_model import (
+    InspectModel,
+    MemoryDataset,
+    Metric,
+    Sample,
+    SampleScore,
+    Solver,
+    Task,
+    mean,
+    metric,
+    play_samples,
+    score_stored,
+    scorer,
+    solver,
+    stderr,
+    task,
+)
 from gpicljax.llm.outcomes import SILENT
 from gpicljax.registration import make
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.prompts.games import (
-    PlayedGames,
     nearest_listener,
     play_listener,
     play_speaker,
 )
 from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings
 from gpicljax.vector import VectorEnv
-
-try:
-    from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]
-    from inspect_ai.dataset import (  # pyright: ignore[reportMissingImports]
-        MemoryDataset,
-        Sample,
-    )
-    from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
-        Metric,
-        SampleScore,
-        Score,
-        Target,
-        mean,
-        metric,
-        scorer,
-        stderr,
-    )
-    from inspect_ai.solver import (  # pyright: ignore[reportMissingImports]
-        Generate,
-        Solver,
-        TaskState,
-        solver,
-    )
-except ModuleNotFoundError as error:
-    raise missing("inspect_ai", "llm") from error
-
-from gpicljax.llm.inspect_model import InspectModel, with_model
-
-_ONCE = RetryPolicy(attempts=1)
 
 
 def _of_all(value: Callable[[Confusion], float]) -> Metric:
@@ -109,29 +96,27 @@ def play(role: str, env: str, static: dict[str, int], max_tokens: int, turned: b
     shots, samples = static["shots"], static["samples"]
     caps = {"max_shots": shots, "max_samples": samples, "max_values": static["max_values"]}
 
-    def session(key: jax.Array, model: InspectModel, folder: Path) -> PlayedGames:
-        options: Any = {"patience": _ONCE, "max_tokens": max_tokens}
+    def play_one(
+        about: Mapping[str, Any], key: jax.Array, model: InspectModel, folder: Path
+    ) -> dict[str, Any]:
+        del about
+        options: Any = {"patience": RetryPolicy(attempts=1), "max_tokens": max_tokens}
         view = {} if role == "listener" else {"view": "players"}
         game: Any = make(env, **caps, **view)
-        vec = VectorEnv(
-            game, 1, resets="fresh", params=game.make_params(shots=shots, samples=samples)
-        )
+        params = game.make_params(shots=shots, samples=samples)
+        vec = VectorEnv(game, 1, resets="fresh", params=params)
         if role == "listener":
             settings = ListenerSettings(different_first=turned)
-            return play_listener(key, vec, model, folder, settings, **options)
-        return play_speaker(key, vec, model, folder, nearest_listener(game), **options)
+            played = play_listener(key, vec, model, folder, settings, **options)
+        else:
+            played = play_speaker(key, vec, model, folder, nearest_listener(game), **options)
+        silent = {outcome: played.tally.counts[outcome] for outcome in SILENT}
+        measures = {"accuracy": played.query.accuracy, "invalid": played.invalid, **silent}
+        decisions = [list(played.query.same), list(played.query.different)]
+        report = played.query.in_words()
+        return {"measures": measures, "report": report, "about": {"decisions": decisions}}
 
-    async def solve(state: TaskState, generate: Generate) -> TaskState:
-        del generate
-        key = jax.random.fold_in(jax.random.key(state.metadata["seed"]), state.epoch)
-        played, state.messages = await with_model(lambda model, folder: session(key, model, folder))
-        state.store.set("decisions", [list(played.query.same), list(played.query.different)])
-        state.store.set("invalid", played.invalid)
-        state.store.set("outcomes", dict(played.tally.counts))
-        state.store.set("report", played.query.in_words())
-        return state
-
-    return solve
+    return play_samples(play_one)
 
 
 @scorer(
@@ -144,18 +129,7 @@ def play(role: str, env: str, static: dict[str, int], max_tokens: int, turned: b
 )
 def decisions() -> Any:
     """The decisions in the games of the second phase; see `measures.listening.Confusion`."""
-
-    async def judge(state: TaskState, target: Target) -> Score:
-        del target
-        same, different = state.store.get("decisions", [[0, 0, 0], [0, 0, 0]])
-        counts = Confusion((same[0], same[1], same[2]), (different[0], different[1], different[2]))
-        values: Any = {"accuracy": counts.accuracy, "invalid": float(state.store.get("invalid", 0))}
-        outcomes = state.store.get("outcomes", {})
-        values |= {outcome: float(outcomes.get(outcome, 0)) for outcome in SILENT}
-        about = {"decisions": [same, different]}
-        return Score(value=values, explanation=state.store.get("report", ""), metadata=about)
-
-    return judge
+    return score_stored(("accuracy", "invalid", *SILENT))
 
 
 def _task(

@@ -155,8 +155,8 @@ class _Session:
             "Your common goal is to tell whether your two stimuli have the same meaning. The "
             f"speaker sends a message of up to {self._length} symbols from 1 to "
             f"{self._vocab_size}; 0 ends it. What symbols stand for is the same throughout, and "
-            "has to be found out. After each decision the listener is shown the speaker's stimulus.\n"
-            "In a first phase you get to know the single values. In the second, games begin to "
+            "has to be found out. After each decision the listener is shown the speaker's stimulus."
+            "\nIn a first phase you get to know the single values. In the second, games begin to "
             "count anew, and values are combined as they were not before."
         )
 

@@ -15,13 +15,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import dataclasses
-import email.utils
 import ipaddress
 import json
-import math
 import os
 import re
-import time
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -30,7 +27,6 @@ from urllib.request import getproxies
 
 from gpicljax.checks import Count, Range, check, check_fields, missing, refusal, unknown_choice
 from gpicljax.llm.chat import (
-    Fault,
     Message,
     ModelError,
     Reply,
@@ -40,6 +36,7 @@ from gpicljax.llm.chat import (
     sound_text,
     usage_of,
 )
+from gpicljax.llm.faults import error_report, fault_kind, parse_json, seconds_to_wait
 from gpicljax.typing import JsonObject
 
 try:
@@ -53,16 +50,11 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 _FINISHES = ("stop", "length", "refusal", "content_filter", "tool_calls", "function_call")
 _PROBE_TOKENS = 16
 _PASTED = r"(?:/+(?:chat/+)?completions|/+models|/+responses)?/*$"  # behind an address up to /v1
-# Names of errors, which are for programs; their words are not read.
-_CONTEXT_CODE = re.compile(r"context|too_?large|too_?long|max_?length|length_?exceeded", re.I)
-# Limits to a rate have a unit of time. They pass, a full context does not.
-_RATE = re.compile(
-    r"\bper[\s_-]*(?:sec|min|hour|day)|/\s*(?:s|sec|min|minute|h|hour|day)\b"
-    r"|\brate[\s_-]?limit|\b[rt]p[smd]\b|quota",
-    re.I,
-)
-_NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?![\w-]|\.\d)")
-_SYSTEM_HINT = re.compile(r"\bsystem[ _](?:role|message|prompt)|\broles?\b", re.I)
+_FORM_HINTS = {
+    "limit": re.compile("|".join(_LIMITS)),
+    "folded": re.compile(r"\bsystem[ _](?:role|message|prompt)|\broles?\b", re.I),
+}
+"""Words of a refusal for the form of a request, by what is to be changed in `_RequestForm`."""
 
 _FAILURES = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, UnicodeError)
 
@@ -94,42 +86,6 @@ class _ServerState:
     form: _RequestForm = _RequestForm()
     longest: int = 0
     probed: bool = False
-
-
-class _Answer(NamedTuple):
-    """A server's answer.
-
-    Attributes:
-      status: of HTTP.
-      wait: what the server asks to wait, as it says it.
-      content: its bytes; not all of them where it is too long.
-      whole: whether it has all of them.
-      location: where a redirect leads, as the server says it; else empty.
-      requests: how many were made for it.
-    """
-
-    status: int
-    wait: str | None
-    content: bytes
-    whole: bool
-    location: str = ""
-    requests: int = 1
-
-
-class _ErrorReport(NamedTuple):
-    """The error in an answer.
-
-    Attributes:
-      error: whether it is one.
-      codes: names of the error, for programs.
-      status: of HTTP within it; 0 if there is none.
-      words: for people.
-    """
-
-    error: bool
-    codes: tuple[str, ...]
-    status: int
-    words: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +142,7 @@ class OpenAICompatible:
         check(whole, "endpoint", self.endpoint, "an address such as http://127.0.0.1:8080/v1")
         check_fields(self)
         object.__setattr__(self, "endpoint", re.sub(_PASTED, "", self.endpoint))
-        options = _parse_json(self.options)
+        options = parse_json(self.options)
         check(isinstance(options, dict), "options", self.options, "a JSON object, as text")
         reserved = sorted(options.keys() & {"model", "messages", "stream"})
         check(
@@ -223,28 +179,29 @@ class OpenAICompatible:
         try:
             answer = self._exchange("GET", "models", None, timeout)
             names = _model_names(answer)
-            if not names and answer.status not in (401, 403):
+            if not names and answer.status_code not in (401, 403):
                 answer = self._exchange("POST", "chat/completions", {}, timeout)
                 self._check_place(answer, timeout)
         except _FAILURES as error:
             address = f"{self.endpoint} ({self._failure(error, timeout)})"
             check(False, "endpoint", address, "a server that can be reached")
             return
-        if answer.status in (401, 403):
-            address = f"a key that the server refuses ({answer.status})"
+        if answer.status_code in (401, 403):
+            address = f"a key that the server refuses ({answer.status_code})"
             check(False, str(self.key_variable), address, "one that it accepts")
         if names and self.model not in names:
             self._probe(names)
 
-    def _check_place(self, answer: _Answer, timeout: float) -> None:
+    def _check_place(self, answer: httpx.Response, timeout: float) -> None:
         """Refuses an address that answers no chats; names the one that does, if it is near."""
-        if 300 <= answer.status < 400:
-            leads = urljoin(f"{self.endpoint}/", answer.location) if answer.location else ""
+        if 300 <= answer.status_code < 400:
+            location = answer.headers.get("location", "")
+            leads = urljoin(f"{self.endpoint}/", location) if location else ""
             place = sound_text(self._clean(re.sub(_PASTED, "", leads)))[:_QUOTED]
-            address = f"{self.endpoint}, from where the server leads on ({answer.status})"
+            address = f"{self.endpoint}, from where the server leads on ({answer.status_code})"
             check(False, "endpoint", address, repr(place) if place else "where it leads")
-        if answer.status in (404, 405, 501):
-            address = f"{self.endpoint}, where no chats are answered ({answer.status})"
+        if answer.status_code in (404, 405, 501):
+            address = f"{self.endpoint}, where no chats are answered ({answer.status_code})"
             models = _model_names(self._exchange("GET", "v1/models", None, timeout))
             check(False, "endpoint", address, f"{self.endpoint}/v1" if models else "one up to /v1")
 
@@ -293,46 +250,40 @@ class OpenAICompatible:
     # Asking ------------------------------------------------------------------------------------
 
     def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
-        """See `chat.ChatModel`."""
-        answer = self._ask(messages, max_tokens, seed)
-        fault = self._fault(answer, messages, max_tokens)
-        if fault is not None:
-            raise fault
-        reply = self._reply(answer, messages, max_tokens)
-        self._known.longest = max(self._known.longest, usage_of(messages, "").prompt)
-        return reply
-
-    def _ask(self, messages: Sequence[Message], max_tokens: int, seed: int) -> _Answer:
-        """Returns the answer to a request, in a form that the server accepts if there is one."""
+        """Returns a reply, to a request in a form that the server accepts if there is one."""
         form, tried, untried = self._known.form, list[_RequestForm](), list[_RequestForm]()
         while True:
-            body = self._body(messages, max_tokens, seed, form)
             tried.append(form)
+            measured = usage_of(messages, "")._replace(requests=len(tried))
             try:
+                body = self._body(messages, max_tokens, seed, form)
                 answer = self._exchange("POST", "chat/completions", body, self.timeout)
             except ValueError as error:
                 raise ModelError(str(error), "refused", usage=Usage(0, 0, 0)) from None
             except _FAILURES as error:
                 unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                read = Usage(0, 0) if unsent else usage_of(messages, "")
-                cost = read._replace(requests=len(tried))
-                raise ModelError(
-                    self._failure(error, self.timeout), "transient", usage=cost
-                ) from None
-            answer = answer._replace(requests=len(tried))
-            fault = self._fault(answer, messages, max_tokens)
+                cost = measured._replace(prompt=0) if unsent else measured
+                why = self._failure(error, self.timeout)
+                raise ModelError(why, "transient", usage=cost) from None
+            fault = self._fault(answer, measured, max_tokens)
             if fault is None:
                 self._known.form = form
-                return answer
+                reply = self._reply(answer, measured, max_tokens)
+                self._known.longest = max(self._known.longest, measured.prompt)
+                return reply
             untried = [*self._other_forms(form, answer, fault, messages), *untried]
             untried = [candidate for candidate in untried if candidate not in tried]
             if not untried:
                 self._known.probed = self._known.probed or fault.fault == "unknown"
-                return answer
+                raise fault
             form = untried.pop(0)
 
     def _other_forms(
-        self, form: _RequestForm, answer: _Answer, fault: ModelError, messages: Sequence[Message]
+        self,
+        form: _RequestForm,
+        answer: httpx.Response,
+        fault: ModelError,
+        messages: Sequence[Message],
     ) -> list[_RequestForm]:
         """Forms in which a refused request may be accepted.
 
@@ -340,20 +291,19 @@ class OpenAICompatible:
         accepted, all are tried once, whatever the server says. Later, its words have to name what
         they differ in: a wrong guess costs no more than a request.
         """
-        words = _error_report(answer.content).words
-        system = any(message.role == "system" for message in messages)
-        limit = not _parse_json(self.options).keys() & set(_LIMITS)
-        by_system = system and _SYSTEM_HINT.search(words) is not None
-        if fault.fault != "unknown" and not (answer.status == 500 and by_system):
+        words = error_report(answer.content).words
+        changes: dict[str, Any] = {}
+        if not parse_json(self.options).keys() & set(_LIMITS):
+            changes["limit"] = _LIMITS[form.limit == _LIMITS[0]]
+        if any(message.role == "system" for message in messages):
+            changes["folded"] = not form.folded
+        named = {name: x for name, x in changes.items() if _FORM_HINTS[name].search(words)}
+        if fault.fault != "unknown" and not (answer.status_code == 500 and "folded" in named):
             return []
-        by_limit = limit and any(name in words for name in _LIMITS)
-        folded = form._replace(folded=not form.folded)
-        renamed = form._replace(limit=_LIMITS[form.limit == _LIMITS[0]])
-        named = [self._known.form] + [folded] * by_system + [renamed] * by_limit
-        if by_system or by_limit or self._known.longest or self._known.probed:
-            return named
-        changed = folded._replace(limit=renamed.limit)
-        return named + [renamed] * limit + [folded] * system + [changed] * (limit and system)
+        tries_all = not (named or self._known.longest or self._known.probed)
+        single = changes if tries_all else named
+        forms = [form._replace(**{name: value}) for name, value in single.items()]
+        return [self._known.form, *forms] + [form._replace(**changes)] * tries_all
 
     def _body(
         self, messages: Sequence[Message], max_tokens: int, seed: int, form: _RequestForm
@@ -363,7 +313,7 @@ class OpenAICompatible:
             "model": self.model,
             "messages": [{"role": role, "content": sound_text(content)} for role, content in sent],
         }
-        options = _parse_json(self.options)
+        options = parse_json(self.options)
         if not options.keys() & set(_LIMITS):
             body[form.limit] = max_tokens
         if self.send_seed:
@@ -372,45 +322,48 @@ class OpenAICompatible:
             body["temperature"] = self.temperature
         return body | {name: value for name, value in options.items() if value is not None}
 
-    def _exchange(self, method: str, path: str, body: JsonObject | None, timeout: float) -> _Answer:
-        """Returns one request; the time for it includes that for the whole answer."""
+    def _exchange(
+        self, method: str, path: str, body: JsonObject | None, timeout: float
+    ) -> httpx.Response:
+        """Returns an answer, cut where it is too long; `timeout` is for the whole of it."""
         key = self._key()
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
         sent = None if body is None else json.dumps(body).encode()
-        address = f"{self.endpoint}/{path}"
-        # Reading the certificates that are known takes a while.
-        secure = self.endpoint.startswith("https")
 
-        async def exchange() -> _Answer:
-            try:
-                http_client = httpx.AsyncClient(
-                    timeout=timeout, verify=secure, trust_env=not self._local
-                )
-            except (ImportError, ValueError, httpx.InvalidURL) as error:
-                proxy = f"one that cannot be used ({type(error).__name__})"
-                accepted_values = (
-                    "an address such as http://127.0.0.1:3128; pip install 'httpx[socks]' for "
-                    "SOCKS; or NO_PROXY for this server"
-                )
-                raise ValueError(
-                    refusal("proxy of the environment", proxy, accepted_values)
-                ) from None
+        async def exchange() -> httpx.Response:
             async with (
                 asyncio.timeout(timeout),
-                http_client as client,
-                client.stream(method, address, content=sent, headers=headers) as answer,
+                self._http_client(timeout) as client,
+                client.stream(
+                    method, f"{self.endpoint}/{path}", content=sent, headers=headers
+                ) as answer,
             ):
-                content, whole = bytearray(), True
+                content = bytearray()
                 async for part in answer.aiter_bytes():
                     content += part
-                    whole = len(content) <= self.most_bytes
-                    if not whole:
+                    if len(content) > self.most_bytes:
                         break
-                wait, location = map(answer.headers.get, ("retry-after", "location"))
-                return _Answer(answer.status_code, wait, bytes(content), whole, location or "")
+                names = answer.headers.keys() & {"retry-after", "location"}
+                headers_read = {name: answer.headers[name] for name in names}
+                return httpx.Response(
+                    answer.status_code, headers=headers_read, content=bytes(content)
+                )
 
         return _run_coroutine(exchange)
+
+    def _http_client(self, timeout: float) -> httpx.AsyncClient:
+        # Reading the certificates that are known takes a while.
+        secure = self.endpoint.startswith("https")
+        try:
+            return httpx.AsyncClient(timeout=timeout, verify=secure, trust_env=not self._local)
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            proxy = f"one that cannot be used ({type(error).__name__})"
+            accepted_values = (
+                "an address such as http://127.0.0.1:3128; pip install 'httpx[socks]' for SOCKS; "
+                "or NO_PROXY for this server"
+            )
+            raise ValueError(refusal("proxy of the environment", proxy, accepted_values)) from None
 
     def _failure(self, error: Exception, timeout: float) -> str:
         """Why there is no answer. An error's own words may name headers: only its kind is told."""
@@ -420,34 +373,31 @@ class OpenAICompatible:
         proxy = ", through a proxy of the environment" if getproxies() and not self._local else ""
         return f"no answer ({why}{proxy})"
 
-    def _quote(self, answer: _Answer) -> str:
+    def _quote(self, answer: httpx.Response) -> str:
         """Returns the beginning of an answer, without the key."""
         return self._clean(answer.content[:4000].decode(errors="replace")).strip()[:_QUOTED]
 
-    def _fault(
-        self, answer: _Answer, messages: Sequence[Message], max_tokens: int
-    ) -> ModelError | None:
+    def _fault(self, answer: httpx.Response, measured: Usage, max_tokens: int) -> ModelError | None:
         """Returns the fault that an answer reports; None if it is no refusal."""
-        report = _error_report(answer.content)
-        status = answer.status
-        if 200 <= status < 300:
+        report = error_report(answer.content)
+        status = answer.status_code
+        if answer.is_success:
             if not report.error:
                 return None
             status = report.status
-        words = f"the server answers {answer.status}: {self._quote(answer)}"
-        if answer.location:
-            words += f" (it leads on to {self._clean(answer.location)[:_QUOTED]!r})"
-        prompt = usage_of(messages, "").prompt
-        fault = _fault_kind(status, report, prompt, max_tokens, self._known.longest)
-        return ModelError(words, fault, _seconds(answer.wait), Usage(0, 0, answer.requests))
+        words = f"the server answers {answer.status_code}: {self._quote(answer)}"
+        if location := answer.headers.get("location"):
+            words += f" (it leads on to {self._clean(location)[:_QUOTED]!r})"
+        fault = fault_kind(status, report, measured.prompt, max_tokens, self._known.longest)
+        wait = seconds_to_wait(answer.headers.get("retry-after"))
+        return ModelError(words, fault, wait, Usage(0, 0, measured.requests))
 
-    def _reply(self, answer: _Answer, messages: Sequence[Message], max_tokens: int) -> Reply:
-        measured = usage_of(messages, "")._replace(requests=answer.requests)
-        if not answer.whole:
+    def _reply(self, answer: httpx.Response, measured: Usage, max_tokens: int) -> Reply:
+        if len(answer.content) > self.most_bytes:
             words = f"an answer of more than {self.most_bytes} bytes"
             cost = measured._replace(completion=max_tokens)
             raise ModelError(words, "useless", usage=cost)
-        body = _parse_json(answer.content)
+        body = parse_json(answer.content)
         try:
             choice = body["choices"][0]
             content, refusal = (choice["message"].get(name) for name in ("content", "refusal"))
@@ -496,14 +446,6 @@ def _run_coroutine(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         return pool.submit(lambda: asyncio.run(work())).result()
 
 
-def _parse_json(text: str | bytes) -> Any:
-    """JSON; None for what is not, or is nested too deeply."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _fold_system_message(messages: Sequence[Message]) -> list[Message]:
     """Messages without a system's: the first one of the user begins with it."""
     parts = [message.content for message in messages if message.role == "system"]
@@ -513,89 +455,10 @@ def _fold_system_message(messages: Sequence[Message]) -> list[Message]:
     return [Message("user", "\n\n".join(parts)), *conversation] if parts else conversation
 
 
-def _error_report(content: bytes) -> _ErrorReport:
-    """Returns the error in an answer, in the forms that servers have for it."""
-    whole = _parse_json(content)
-    whole = whole[0] if isinstance(whole, list) and whole else whole
-    if not isinstance(whole, dict):
-        return _ErrorReport(False, (), 0, content[:4000].decode(errors="replace"))
-    fault = whole.get("error")
-    choices = whole.get("choices")
-    if not fault and isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        fault = choices[0].get("error")
-    error = bool(fault) or "error" in (whole.get("object"), whole.get("type"))
-    entries = [part for part in (fault, whole) if isinstance(part, dict)]
-    names = [
-        entry[key]
-        for entry in entries
-        for key in ("code", "type", "error_type", "status")
-        if isinstance(entry.get(key), str | int)
-    ]
-    numbers = [int(x) for x in names if re.fullmatch(r"[45]\d\d", str(x))]
-    codes = tuple(x for x in names if isinstance(x, str))
-    words = " ".join(_strings({"error": fault, **whole}, 6))
-    return _ErrorReport(error, codes, numbers[0] if numbers else 0, words)
-
-
-def _strings(value: object, depth: int) -> list[str]:
-    """Returns an error's words. What it repeats of the request is left out."""
-    if isinstance(value, str):
-        return [value]
-    if depth == 0:
-        return []
-    if isinstance(value, list):
-        return [text for item in value for text in _strings(item, depth - 1)]
-    if not isinstance(value, dict):
-        return []
-    keys = ("error", "errors", "message", "msg", "detail", "param", "loc", "metadata", "raw")
-    return [text for key in keys for text in _strings(value.get(key), depth - 1)]
-
-
-def _fault_kind(
-    status: int, report: _ErrorReport, prompt: int, max_tokens: int, longest: int
-) -> Fault:
-    """Returns the kind of a refusal, by its status, its codes, and the length of the request.
-
-    Args:
-      status: of HTTP; 0 if there is none.
-      report: what the answer says.
-      prompt: tokens that were sent, estimated.
-      max_tokens: the longest reply.
-      longest: tokens of the longest prompt that was answered before; 0 if none was.
-    """
-    if status in (401, 402, 403, 404, 405, 501) or 100 <= status < 400:
-        return "refused"
-    if status in (408, 409, 425, 429) or _RATE.search(" ".join((*report.codes, report.words))):
-        return "transient"
-    if status == 413 or any(_CONTEXT_CODE.search(code) for code in report.codes):
-        return "context"
-    if status >= 500:
-        return "broken" if status == 500 else "transient"
-    # Windows are stated in tokens. An estimate may be wrong by a factor of two.
-    stated = [int(text.replace(",", "")) for text in _NUMBER.findall(report.words[:4000])]
-    windows = [n for n in stated if max(max_tokens, 255) < n <= 10_000_000 and n != status]
-    most = 2 * prompt + max_tokens
-    exceeded = any(n <= most for n in windows) or (windows and prompt > longest > 0)
-    return "context" if status in (0, 400, 422) and exceeded else "unknown"
-
-
-def _model_names(answer: _Answer) -> list[str]:
+def _model_names(answer: httpx.Response) -> list[str]:
     """Returns the names in a list of models; empty where there is none."""
     try:
-        names = [entry["id"] for entry in _parse_json(answer.content)["data"]]
+        names = [entry["id"] for entry in parse_json(answer.content)["data"]]
     except (LookupError, TypeError):
         return []
-    return [name for name in names if isinstance(name, str)] if answer.status == 200 else []
-
-
-def _seconds(header: str | None) -> float | None:
-    """Seconds that `Retry-After` asks to wait: a number or a date; None if it is neither."""
-    try:
-        seconds = float(header or "")
-    except ValueError:
-        try:
-            date = email.utils.parsedate_to_datetime(header or "")
-            seconds = max(date.timestamp() - time.time(), 0.0)
-        except (ValueError, OverflowError, OSError):
-            return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return [name for name in names if isinstance(name, str)] if answer.status_code == 200 else []

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from gpicljax.checks import Count, Natural, Range, check
 from gpicljax.llm.budget import Budget, Ledger, Price
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
+from gpicljax.llm.conversations import AskingOptions
 from gpicljax.llm.weights import serve_weights
 
 _SILENCE = 10.0  # seconds between two lines about the requests so far
@@ -84,10 +85,10 @@ class LanguageModelOptions:
         """The model's, in tables."""
         return self.local or self.model
 
-    @property
-    def threads(self) -> int:
-        """Requests that are made at the same time; the local server answers them one by one."""
-        return 1 if self.local else self.at_once
+    def asking(self, ledger: Ledger) -> AskingOptions:
+        """Returns the limits of all conversations; the local server answers them one by one."""
+        at_once = 1 if self.local else self.at_once
+        return AskingOptions(budget=ledger, max_tokens=self.max_tokens, at_once=at_once)
 
     def client(self, schema: str = "{}") -> ChatModel:
         """Returns the model.

@@ -100,8 +100,7 @@ def test_weights_in_a_package_are_served_and_held_to_the_action_space(
         options.client(schema),
         tmp_path / "played",
         settings,
-        max_tokens=options.max_tokens,
-        at_once=options.threads,
+        **options.asking(options.ledger()),
     )
     weights.serve_weights.cache_clear()
     assert {report.status for report in result.reports} == {"finished"}

@@ -56,15 +56,8 @@ class TrialWords(Protocol):
         ...
 
 
-class OwnWords:
-    """This project's own words.
-
-    Args:
-      settings: settings of the prompts.
-      observations: the space of what is seen.
-      actions: the space of actions.
-      limit: actions of the trial.
-    """
+class _OwnWords:
+    """This project's own words."""
 
     def __init__(
         self,
@@ -73,24 +66,20 @@ class OwnWords:
         actions: spaces.Space,
         limit: int,
     ) -> None:
-        """See the class."""
         self._settings, self._observations = settings, observations
         self._actions, self._limit = actions, limit
         self.names: tuple[str, ...] | None = None
 
     def introduction(self, explanation: str | None) -> str:
-        """See `Words`."""
         settings, actions = self._settings, self._actions
         return introduction(settings, self._observations, actions, self._limit, explanation)
 
     def describe_start(self, observation: str) -> list[str]:
-        """See `Words`."""
         return [f"The game begins. You observe {observation}."]
 
     def describe_outcome(
         self, action: str, reached: str, observation: str, reward: float, ended: bool
     ) -> list[str]:
-        """See `Words`."""
         text = f"Action {action} led to observation {reached} and paid {pay(reward)}."
         if ended:
             text += " That was the end of the episode.\n"
@@ -98,7 +87,6 @@ class OwnWords:
         return [text]
 
     def ask_action(self, taken: int, total: float) -> str:
-        """See `Words`."""
         limit_text = f" of {self._limit}" if self._settings.tell_limit else ""
         return (
             f"{taken}{limit_text} actions taken; rewards so far add up to {pay(total)}.\n"
@@ -106,22 +94,11 @@ class OwnWords:
         )
 
     def corrective(self) -> str:
-        """See `Words`."""
         return corrective(self._actions, self._settings.max_invalid)
 
 
-class ScenarioWords(OwnWords):
-    """A bandit as a scenario, see `llm.scenarios`.
-
-    Args:
-      settings: settings of the prompts.
-      observations: the space of what is seen.
-      actions: the space of actions.
-      limit: actions of the trial.
-
-    Raises:
-      ValueError: for other tasks than bandits, or more arms than there are names.
-    """
+class _ScenarioWords(_OwnWords):
+    """A bandit as a scenario, see `llm.scenarios`, which is the explanation."""
 
     def __init__(
         self,
@@ -130,7 +107,6 @@ class ScenarioWords(OwnWords):
         actions: spaces.Space,
         limit: int,
     ) -> None:
-        """See the class."""
         super().__init__(settings, observations, actions, limit)
         check_bandit("scenario", observations, actions)
         assert isinstance(actions, spaces.Discrete)
@@ -145,7 +121,6 @@ class ScenarioWords(OwnWords):
         return ", ".join(self.names)
 
     def introduction(self, explanation: str | None) -> str:
-        """See `Words`; the scenario is the explanation."""
         del explanation
         settings = self._settings
         length = f" You choose {self._limit} times in all." if settings.tell_limit else ""
@@ -160,17 +135,14 @@ class ScenarioWords(OwnWords):
         )
 
     def describe_start(self, observation: str) -> list[str]:
-        """See `Words`."""
         return []
 
     def describe_outcome(
         self, action: str, reached: str, observation: str, reward: float, ended: bool
     ) -> list[str]:
-        """See `Words`."""
         return [f"You chose {action}. It paid {pay(reward)}."]
 
     def ask_action(self, taken: int, total: float) -> str:
-        """See `Words`."""
         limit_text = f" of {self._limit}" if self._settings.tell_limit else ""
         return (
             f"{taken}{limit_text} choices made; they have paid {pay(total)} in all.\n"
@@ -178,7 +150,6 @@ class ScenarioWords(OwnWords):
         )
 
     def corrective(self) -> str:
-        """See `Words`."""
         return (
             f"No choice could be read from that. You can choose {self._choices}. Name one of them, "
             f"once, in this form: [{WORD}: name] (After {self._settings.max_invalid} such answers "
@@ -197,20 +168,10 @@ def check_bandit(name: str, observations: spaces.Space, actions: spaces.Space) -
     check(bandit, name, f"{observations}, {actions}", expected)
 
 
-class PaperWords:
-    """The words of the reference.
-
-    Args:
-      observations: the space of what is seen.
-      actions: the space of actions.
-      name: of the environment.
-
-    Raises:
-      ValueError: for spaces other than Discrete.
-    """
+class _PaperWords:
+    """The words of the reference."""
 
     def __init__(self, observations: spaces.Space, actions: spaces.Space, name: str = "") -> None:
-        """See the class."""
         for field, space in (("observations", observations), ("actions", actions)):
             expected = "Discrete, for the published wording"
             check(isinstance(space, spaces.Discrete), field, space, expected)
@@ -220,7 +181,6 @@ class PaperWords:
         self._whole = any(part in name for part in _WHOLE_REWARDS)
 
     def introduction(self, explanation: str | None) -> str:
-        """See `Words`."""
         return _fill_text(
             "task",
             explanations=explanation or _texts()["raw"],
@@ -231,13 +191,11 @@ class PaperWords:
         )
 
     def describe_start(self, observation: str) -> list[str]:
-        """See `Words`."""
         return [_fill_text("reset", observation=_observation_text(observation))]
 
     def describe_outcome(
         self, action: str, reached: str, observation: str, reward: float, ended: bool
     ) -> list[str]:
-        """See `Words`."""
         reward_text = self._reward(reward)
         fields = {
             "action": action,
@@ -249,14 +207,12 @@ class PaperWords:
         return [_fill_text("result_reset", **fields), *self.describe_start(observation)]
 
     def ask_action(self, taken: int, total: float) -> str:
-        """See `Words`."""
         total_text = "0" if taken == 0 else _format_decimal(total)
         return "\n".join(
             [_fill_text("steps", step_count=taken), _fill_text("rewards", reward_count=total_text)]
         )
 
     def corrective(self) -> str:
-        """See `Words`."""
         return _texts()["invalid"]
 
     def _reward(self, reward: float) -> str:
@@ -271,12 +227,24 @@ def words_of(
     limit: int,
     name: str = "",
 ) -> TrialWords:
-    """Returns the words that settings ask for."""
+    """Returns the words that settings ask for.
+
+    Args:
+      settings: settings of the prompts.
+      observations: the space of what is seen.
+      actions: the space of actions.
+      limit: actions of the trial.
+      name: of the environment.
+
+    Raises:
+      ValueError: for the published wording, if a space is not Discrete; for a scenario, if the task
+        is no bandit or has more arms than there are names.
+    """
     if settings.wording == "paper":
-        return PaperWords(observations, actions, name)
+        return _PaperWords(observations, actions, name)
     if settings.scenario != "none":
-        return ScenarioWords(settings, observations, actions, limit)
-    return OwnWords(settings, observations, actions, limit)
+        return _ScenarioWords(settings, observations, actions, limit)
+    return _OwnWords(settings, observations, actions, limit)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Unpack, get_args
 
 import jax
 import numpy as np
@@ -14,8 +14,9 @@ import numpy as np
 from gpicljax.data.transcripts import read_transcript
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
-from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
+from gpicljax.llm.budget import Ledger
 from gpicljax.llm.chat import ChatModel, FakeModel, Message, Usage
+from gpicljax.llm.conversations import AskingOptions
 from gpicljax.llm.local import ByteModel, conversation_text, train_byte_model
 from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.llm.outcomes import ReplyTally, silence_notes
@@ -157,10 +158,8 @@ def language_row(
     best: object,
     settings: PromptSettings = TINY_MODEL_PROMPT,
     *,
-    budget: Budget | Ledger = UNLIMITED,
-    max_tokens: int = 16,
-    at_once: int = 8,
     decisions: Sequence[Sequence[Decision]] = (),
+    **options: Unpack[AskingOptions],
 ) -> tuple[PlayedTrials | None, LanguageTrials]:
     """Returns the trials of a language model on the first of the tasks that all others play.
 
@@ -173,11 +172,9 @@ def language_row(
         model,
         folder,
         settings,
-        budget=budget,
-        max_tokens=max_tokens,
-        at_once=at_once,
         demonstrations=decisions,
         check_model=False,
+        **(AskingOptions(max_tokens=16) | options),
     )
     print(result.in_words(), flush=True)
     is_cut = [report.status in ("budget spent", "interrupted") for report in result.reports]
@@ -248,10 +245,8 @@ def language_rows(
                 seed,
                 best[test_name],
                 settings,
-                budget=ledger,
-                max_tokens=options.max_tokens,
-                at_once=options.threads,
                 decisions=demonstrations(test_name, task_set, settings, trials, seed),
+                **options.asking(ledger),
             )
             complete_count = 0 if tested is None else len(tested.trials.length)
             row = f"{test_name}, {prompt}"

@@ -104,10 +104,8 @@ def ask(run: RunDirectory, config: Config) -> tuple[dict[tuple[str, str], Answer
             run.path / "conversations" / f"{test_name}-{prompt}",
             PROMPTS[prompt],
             repeats=config.repeats,
-            budget=ledger,
-            max_tokens=config.llm.max_tokens,
-            at_once=config.llm.threads,
             seed=config.seed,
+            **config.llm.asking(ledger),
         )
         if answers is None:
             log_once(f"{test_name}, {prompt}: not all answers are there; the same command goes on")

@@ -90,10 +90,8 @@ def language_model_answers(
             config.llm.client(answer_schema(picked, settings)),
             run / prompt / cell,
             settings,
-            budget=ledger,
-            max_tokens=config.llm.max_tokens,
-            at_once=config.llm.threads,
             seed=config.seed,
+            **config.llm.asking(ledger),
         )
         if not language_answers.is_complete:
             log_once(f"{cell}, {prompt}: {language_answers.in_words()}")

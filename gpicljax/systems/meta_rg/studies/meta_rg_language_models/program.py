@@ -216,9 +216,7 @@ def _seeds(
             model,
             folder / f"seed_{seed}",
             settings,
-            budget=ledger,
-            max_tokens=config.llm.max_tokens,
-            at_once=config.llm.threads,
+            **config.llm.asking(ledger),
         )
         if played.episodes < vec.num_envs:
             last = played.faults[-1] if played.faults else "episodes were cut"

@@ -1,15 +1,13 @@
 """A client against a server that misbehaves in every way: no turn is lost, no key is told."""
 
-import json
-import threading
+import itertools
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jax
 import numpy as np
 import pytest
-from chat_server import answer_to, serve_chat_model
+from chat_server import Sent, chat_answer, serve, serve_chat_model
 
 import gpicljax
 from gpicljax.llm.asking import RetryPolicy
@@ -29,70 +27,36 @@ HASTE = RetryPolicy(attempts=4, first=0.0)
 @contextmanager
 def misbehaving(faults):
     """A server whose request n has `faults[n]`; it answers with arm n modulo 2."""
-    count, lock, requests = [0], threading.Lock(), []
+    numbers, requests = itertools.count(), []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.reply(200, json.dumps({"data": [{"id": "tiny"}]}).encode())
+    def respond(request):
+        if request.body is None:
+            return Sent(200, {"data": [{"id": "tiny"}]})
+        if request.body["model"] != "tiny":
+            return Sent(404, "no such model")
+        fault = faults.get(next(numbers), faults.get("all"))
+        key = request.headers["authorization"]
+        requests.append(key)
+        reply = f"[SELECT: {len(request.body['messages']) // 2 % 2}]"
+        sent = chat_answer(FakeModel(reply, name="tiny"), request.body)
+        content = sent.encoded
+        if fault == "late":
+            time.sleep(0.5)
+        if fault in ("late", "hang up"):
+            return None
+        return {
+            None: sent,
+            "cut": Sent(200, content[: len(content) // 2]),
+            "torn": Sent(200, content[:20], length=len(content)),
+            "silent": Sent(200, b""),
+            "empty": Sent(200, {"choices": [{"message": {"content": None}}]}),
+            "huge": Sent(200, b'{"choices": [' + b" " * 100_000),
+            429: Sent(429, "slow down", {"Retry-After": "0.01"}),
+            "echo": Sent(200, {"choices": [{"message": {"content": f"you sent {key}"}}]}),
+        }.get(fault) or Sent(fault, f"no: {key}")
 
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if body["model"] != "tiny":
-                self.reply(404, b"no such model")
-                return
-            with lock:
-                number = count[0]
-                count[0] += 1
-            requests.append(self.headers.get("authorization"))
-            fault = faults.get(number, faults.get("all"))
-            reply = f"[SELECT: {len(body['messages']) // 2 % 2}]"
-            model = FakeModel(reply, name="tiny")
-            content = json.dumps(answer_to(model, body)[1]).encode()
-            if fault is None:
-                self.reply(200, content)
-            elif fault == "late":
-                time.sleep(0.5)
-            elif fault == "cut":
-                self.reply(200, content[: len(content) // 2])
-            elif fault == "torn":
-                self.reply(200, content[:20], length=len(content))
-            elif fault == "silent":
-                self.reply(200, b"")
-            elif fault == "empty":
-                self.reply(200, json.dumps({"choices": [{"message": {"content": None}}]}).encode())
-            elif fault == "huge":
-                self.reply(200, b'{"choices": [' + b" " * 100_000)
-            elif fault == "hang up":
-                self.close_connection = True
-            elif fault == 429:
-                self.reply(429, b"slow down", {"Retry-After": "0.01"})
-            elif fault == "echo":
-                text = f"you sent {self.headers['authorization']}"
-                self.reply(200, json.dumps({"choices": [{"message": {"content": text}}]}).encode())
-            else:
-                self.reply(fault, f"no: {self.headers['authorization']}".encode())
-
-        def reply(self, status, content, headers=(), length=None):
-            self.send_response(status)
-            for name, value in dict(headers).items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content) if length is None else length))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve(respond) as address:
+        yield f"{address}/v1", requests
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jax
 import pytest
+from chat_server import Sent, serve
 
 import gpicljax
 from gpicljax.llm.asking import RetryPolicy
@@ -39,39 +39,15 @@ def server(answer, listed=("m",)):
     """Answers a request's body with `answer(body) -> (status, content)`; yields address and log."""
     log, lock = [], threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.tell(200, {"data": [{"id": name} for name in listed]})
+    def respond(request):
+        if request.body is None:
+            return Sent(200, {"data": [{"id": name} for name in listed]})
+        with lock:
+            log.append(request.body)
+            return Sent(*answer(request.body))
 
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            with lock:
-                log.append(body)
-                status, content = answer(body)
-            self.tell(status, content)
-
-        def tell(self, status, content):
-            content = content if isinstance(content, str) else json.dumps(content)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content.encode())))
-            self.end_headers()
-            self.wfile.write(content.encode())
-
-        def log_message(self, *args):
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads, request_queue_size = True, 64
-
-    running = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_address[1]}/v1", log
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
+    with serve(respond) as address:
+        yield f"{address}/v1", log
 
 
 def client(endpoint, **options):

@@ -2,16 +2,14 @@
 
 import datetime
 import email.utils
-import json
 import os
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jax
 import pytest
+from chat_server import Sent, serve
 
 import gpicljax
 from gpicljax.llm import client as client_module
@@ -34,35 +32,12 @@ LISTED = {"data": [{"id": "m"}]}
 
 
 @contextmanager
-def server(answers, headers=()):
+def server(answers, **headers):
     """Answers by path, `{path: (status, content)}`, and 404 to all others; yields its address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status, content = answers.get(self.path, (404, {"detail": "Not Found"}))
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            for name, value in dict(headers).items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_POST = do_GET
-
-        def log_message(self, *args):
-            pass
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_address[1]}"
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
+    missing = 404, {"detail": "Not Found"}
+    with serve(lambda request: Sent(*answers.get(request.path, missing), headers)) as address:
+        yield address
 
 
 def chat(message, finish="stop"):
@@ -196,7 +171,7 @@ def test_addresses_as_people_paste_them():
 
 def test_a_server_that_leads_on_is_told_with_its_place():
     moved = dict.fromkeys(("/v1/models", "/v1/chat/completions"), (308, {}))
-    with server(moved, {"Location": "/v2/chat/completions"}) as base:
+    with server(moved, Location="/v2/chat/completions") as base:
         with pytest.raises(ValueError, match=rf"leads on \(308\)'; accepted: '{base}/v2'"):
             OpenAICompatible(f"{base}/v1", "m", key_variable=None).check()
         with pytest.raises(ModelError, match="leads on to '/v2/chat/completions'") as error:
@@ -211,7 +186,7 @@ def test_servers_say_when_to_come_back_in_both_forms(later, least, most):
     date = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     later = email.utils.format_datetime(date, usegmt=True) if later == "date" else later
     busy = {"/v1/chat/completions": (429, {"error": "slow down"})}
-    with server(busy, {"Retry-After": later}) as base, pytest.raises(ModelError) as error:
+    with server(busy, **{"Retry-After": later}) as base, pytest.raises(ModelError) as error:
         ask_model(base)
     wait = error.value.wait
     assert wait is None if least is None else least <= wait <= most

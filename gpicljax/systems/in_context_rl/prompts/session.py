@@ -112,9 +112,8 @@ class TrialSession:
             check_bandit("guidance", observations, actions)
         shown = self._demonstration_text(demonstration[: settings.demonstrations], seed)
         text = "\n\n".join([self._words.introduction(explanation_or_none), *shown])
-        self._said = [Message("system", text)]
-        self._news: list[str] = []
-        self._asks: list[Message] = []
+        self._messages = [Message("system", text)]
+        self._question = 1  # the place of the last time step's message
         choices = None
         if settings.guidance or settings.scenario != "none":
             choices = [self._format_action(n) for n in range(actions.n)]  # type: ignore[attr-defined]
@@ -163,9 +162,7 @@ class TrialSession:
 
     def begin(self, observation: Any) -> None:
         """Begins the trial at this observation."""
-        self._now = observation
-        self._news = self._words.describe_start(self._format_value(observation))
-        self._update_question()
+        self._add_question(observation, self._words.describe_start(self._format_value(observation)))
 
     def record_outcome(self, reached: Any, observation: Any, reward: float, ended: bool) -> None:
         """Records the outcome of the last action."""
@@ -173,24 +170,19 @@ class TrialSession:
         action = self._format_action(self._action)
         self.taken += 1
         self.total += reward
-        reached_text, observation_text = (
-            self._format_value(reached),
-            self._format_value(observation),
-        )
+        reached_text = self._format_value(reached)
         self._table.add(self._format_value(self._now), action, reached_text, reward, ended)
-        self._now = observation
-        self._news = self._words.describe_outcome(
-            action, reached_text, observation_text, reward, ended
-        )
         if self.taken >= self.limit:
             self.status = "finished"
-        self._update_question()
+        outcome = self._words.describe_outcome(
+            action, reached_text, self._format_value(observation), reward, ended
+        )
+        self._add_question(observation, outcome)
 
-    def _update_question(self) -> None:
-        count = self._words.ask_action(self.taken, self.total)
-        self._asks = [Message("user", "\n\n".join([*self._news, count]))]
-        if self.settings.history == "full":
-            self._said += self._asks
+    def _add_question(self, observation: Any, news: Sequence[str]) -> None:
+        self._now, self._question = observation, len(self._messages)
+        text = "\n\n".join([*news, self._words.ask_action(self.taken, self.total)])
+        self._messages.append(Message("user", text))
 
     def _format_value(self, value: Any) -> str:
         return format_value(value, self.settings.decimals)
@@ -217,11 +209,11 @@ class TrialSession:
     def messages(self) -> list[Message]:
         """Returns the messages to ask the model with."""
         if self.settings.history == "full":
-            return list(self._said)
-        first, *corrections = self._asks
+            return list(self._messages)
+        first, *corrections = self._messages[self._question :]
         if table := self._table.text(self._format_value(self._now)):
             first = Message("user", f"{table}\n\n{first.content}")
-        return [self._said[0], first, *corrections]
+        return [self._messages[0], first, *corrections]
 
     def read_reply(self, text: str, finish: str = "stop") -> np.ndarray | None:
         """Returns the action that a reply names; None if it names none.
@@ -235,20 +227,15 @@ class TrialSession:
         self.replies += 1
         action = self._parse_action(text, self.settings.parsing)
         self.invalid_strict += self._parse_action(text, "strict") is None
-        answer = Message("assistant", text)
+        self._messages.append(Message("assistant", text))
         if action is None:
             self.invalid += 1
             self._in_a_row += 1
             if self._in_a_row >= self.settings.max_invalid:
                 self.status = _ENDS_BY[outcome_of(finish, False)]
-            exchange = [answer, Message("user", self._words.corrective())]
-            self._asks += exchange
-            if self.settings.history == "full":
-                self._said += exchange
+            self._messages.append(Message("user", self._words.corrective()))
             return None
         self._in_a_row = 0
-        if self.settings.history == "full":
-            self._said.append(answer)
         self._action = action
         return action if self._arms is None else self._arms[action]
 

@@ -94,22 +94,6 @@ def sound_text(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def part_texts(content: Any) -> list[str | None]:
-    """The texts of the parts of a message's content; None for a part that is something else.
-
-    Args:
-      content: as JSON has it: a text, or a list of texts and of objects with a text.
-    """
-    texts = ("text", "input_text", "output_text")
-
-    def one(part: Any) -> str | None:
-        if isinstance(part, dict) and part.get("type", "text") in texts:
-            part = part.get("text")
-        return part if isinstance(part, str) else None
-
-    return [one(part) for part in (content if isinstance(content, list) else [content])]
-
-
 class ModelError(RuntimeError):
     """A request that brought no reply.
 

@@ -32,7 +32,6 @@ from gpicljax.llm.chat import (
     Reply,
     Usage,
     believed_usage,
-    part_texts,
     sound_text,
     usage_of,
 )
@@ -407,13 +406,10 @@ class OpenAICompatible:
         except (LookupError, TypeError, AttributeError):
             words = f"an answer that is cut off or malformed: {self._quote(answer)}"
             raise ModelError(words, "broken", usage=measured) from None
-        # Parts that are no text are reasoning, or meant for programs.
-        content_text = "".join(text for text in part_texts(content) if text)
-        parts = content if isinstance(content, list) else []
-        refusals = [part.get("refusal") for part in parts if isinstance(part, dict)]
-        refused = "".join(
-            refusal_text for refusal_text in (refusal, *refusals) if isinstance(refusal_text, str)
-        )
+        parts = content if isinstance(content, list) else [content]
+        content_text = "".join(map(_part_text, parts))
+        refusals = [refusal, *(part.get("refusal") for part in parts if isinstance(part, dict))]
+        refused = "".join(words for words in refusals if isinstance(words, str))
         text = sound_text(self._clean(content_text or refused))
         measured = measured._replace(completion=usage_of([], text).completion)
         if isinstance(counts, dict):
@@ -453,6 +449,13 @@ def _fold_system_message(messages: Sequence[Message]) -> list[Message]:
     if conversation and conversation[0].role == "user":
         parts.append(conversation.pop(0).content)
     return [Message("user", "\n\n".join(parts)), *conversation] if parts else conversation
+
+
+def _part_text(part: Any) -> str:
+    """Returns the text of a part of a content; empty for reasoning, and what is for programs."""
+    if isinstance(part, dict) and part.get("type", "text") in ("text", "input_text", "output_text"):
+        part = part.get("text")
+    return part if isinstance(part, str) else ""
 
 
 def _model_names(answer: httpx.Response) -> list[str]:

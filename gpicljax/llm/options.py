@@ -189,14 +189,8 @@ class LanguageModelOptions:
         text += "." if cost is None else f", for {_money(cost)}."
         if not ledger.exhausted:
             return text
-        limits = [
-            f"{flag} {limit:,}"
-            for flag, limit in (
-                ("--llm.max-queries", self.max_queries),
-                ("--llm.budget-tokens", self.budget_tokens),
-            )
-            if limit
-        ]
+        flags = {"--llm.max-queries": self.max_queries, "--llm.budget-tokens": self.budget_tokens}
+        limits = [f"{flag} {limit:,}" for flag, limit in flags.items() if limit]
         return f"{text} Asking stopped at {' or '.join(limits)}: what was not asked is not counted."
 
 

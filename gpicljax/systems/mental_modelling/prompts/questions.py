@@ -51,6 +51,32 @@ _WORDS: Mapping[str, Mapping[str, int]] = {
     "change": {word: number for number, word in CHANGES.items()},
 }
 _NUMBERED = ("discrete", "bins")
+_SHOWN: Mapping[str, str] = {
+    "next_action": "At step {i} the state is {state}.",
+    "last_action": "At step {i} the state was {state}, at step {k} it is {next_state}.",
+    "argue": (
+        "At step {i} the state is {state}. It is said that the agent then takes action {action}."
+    ),
+    "next_state": (
+        "At step {i} the state is {state}; the agent takes action {action} and is paid {reward}."
+    ),
+    "last_state": (
+        "At step {i} the agent took action {action}; at step {k} the state is {next_state}."
+    ),
+}
+"""What is told before a question. Steps are `i` and `k`, the one after it."""
+_ASKED: Mapping[str, str] = {
+    "next_action": "Which action does the agent take at step {i}?",
+    "last_action": "Which action did the agent take at step {i}?",
+    "argue": "Argue for it or against it: is it what the agent does?",
+    "next_state": "What is the state at step {k}?",
+    "last_state": "What was the state at step {i}?",
+}
+_ASKED_CHANGES: Mapping[str, str] = {
+    "next_state": "How does each element of the state change at step {k}?",
+    "last_state": "How did each element of the state change from step {i} to step {k}?",
+}
+"""Questions about states of several elements."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,45 +310,15 @@ def _history(queries: Queries, number: int, settings: QuestionSettings) -> list[
 
 def _question(queries: Queries, number: int) -> str:
     i = int(queries.step[number])
-
-    def format_part(values: np.ndarray | None) -> str:
-        assert values is not None
-        return _numbers(queries, values[number])
-
-    numbered = queries.num_states is not None
-    if queries.question == "next_action":
-        return (
-            f"At step {i} the state is {format_part(queries.state)}. "
-            f"Which action does the agent take at step {i}?"
-        )
-    if queries.question == "last_action":
-        return (
-            f"At step {i} the state was {format_part(queries.state)}, at step {i + 1} it is "
-            f"{format_part(queries.next_state)}. Which action did the agent take at step {i}?"
-        )
-    if queries.question == "argue":
-        return (
-            f"At step {i} the state is {format_part(queries.state)}. It is said that the agent "
-            f"then takes action {format_part(queries.action)}. Argue for it or against it: is it "
-            "what the agent does?"
-        )
-    if queries.question == "next_state":
-        assert queries.reward is not None
-        ask = "What is the state" if numbered else "How does each element of the state change"
-        return (
-            f"At step {i} the state is {format_part(queries.state)}; the agent takes action "
-            f"{format_part(queries.action)} and is paid {pay(queries.reward[number])}. {ask} "
-            f"at step {i + 1}?"
-        )
-    ask = (
-        f"What was the state at step {i}?"
-        if numbered
-        else f"How did each element of the state change from step {i} to step {i + 1}?"
-    )
-    return (
-        f"At step {i} the agent took action {format_part(queries.action)}; at step {i + 1} "
-        f"the state is {format_part(queries.next_state)}. {ask}"
-    )
+    fields: dict[str, Any] = {"i": i, "k": i + 1}
+    for name in ("state", "action", "next_state"):
+        values = getattr(queries, name)
+        fields[name] = None if values is None else _numbers(queries, values[number])
+    if queries.reward is not None:
+        fields["reward"] = pay(queries.reward[number])
+    elements = queries.question.endswith("state") and queries.num_states is None
+    ask = (_ASKED_CHANGES if elements else _ASKED)[queries.question]
+    return f"{_SHOWN[queries.question]} {ask}".format(**fields)
 
 
 def _answer_instructions(queries: Queries) -> str:

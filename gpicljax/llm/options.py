@@ -144,8 +144,16 @@ class LanguageModelOptions:
         Args:
           tell: prints a line about the requests so far, at most one in ten seconds; None for none.
         """
+        last = time.monotonic()
+
+        def tell_now_and_then(spent: Usage) -> None:
+            nonlocal last
+            if tell is not None and time.monotonic() - last >= _SILENCE:
+                last = time.monotonic()
+                tell(f"{self.name}: {spent.in_words}")
+
         budget = Budget(requests=self.max_queries or None, tokens=self.budget_tokens or None)
-        return Ledger(budget, None if tell is None else _Telling(self.name, tell))
+        return Ledger(budget, tell_now_and_then)
 
     def dollars(self, usage: Usage) -> float | None:
         """Returns the dollars that tokens cost; None without a price. Tokens without a price cost
@@ -197,16 +205,3 @@ class LanguageModelOptions:
 def _money(dollars: float) -> str:
     """Returns an amount in cents, or in hundredths of a cent where it is small."""
     return f"${dollars:,.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.4f}"
-
-
-class _Telling:
-    """Tells how far the requests are, now and then."""
-
-    def __init__(self, name: str, tell: Callable[[str], None]) -> None:
-        self._name, self._tell, self._last = name, tell, time.monotonic()
-
-    def __call__(self, spent: Usage) -> None:
-        seconds = time.monotonic()
-        if seconds - self._last >= _SILENCE:
-            self._last = seconds
-            self._tell(f"{self._name}: {spent.in_words}")

@@ -8,6 +8,7 @@ Source: the in-context RL evaluation of `openai/evals`, commit cdb8ce95.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -56,23 +57,18 @@ class TrialWords(Protocol):
         ...
 
 
+@dataclasses.dataclass
 class _OwnWords:
     """This project's own words."""
 
-    def __init__(
-        self,
-        settings: PromptSettings,
-        observations: spaces.Space,
-        actions: spaces.Space,
-        limit: int,
-    ) -> None:
-        self._settings, self._observations = settings, observations
-        self._actions, self._limit = actions, limit
-        self.names: tuple[str, ...] | None = None
+    settings: PromptSettings
+    observations: spaces.Space
+    actions: spaces.Space
+    limit: int
+    names: tuple[str, ...] | None = None
 
     def introduction(self, explanation: str | None) -> str:
-        settings, actions = self._settings, self._actions
-        return introduction(settings, self._observations, actions, self._limit, explanation)
+        return introduction(self.settings, self.observations, self.actions, self.limit, explanation)
 
     def describe_start(self, observation: str) -> list[str]:
         return [f"The game begins. You observe {observation}."]
@@ -87,33 +83,25 @@ class _OwnWords:
         return [text]
 
     def ask_action(self, taken: int, total: float) -> str:
-        limit_text = f" of {self._limit}" if self._settings.tell_limit else ""
+        limit_text = f" of {self.limit}" if self.settings.tell_limit else ""
         return (
             f"{taken}{limit_text} actions taken; rewards so far add up to {pay(total)}.\n"
-            f"Which action do you take? {answer_form(self._actions)}"
+            f"Which action do you take? {answer_form(self.actions)}"
         )
 
     def corrective(self) -> str:
-        return corrective(self._actions, self._settings.max_invalid)
+        return corrective(self.actions, self.settings.max_invalid)
 
 
+@dataclasses.dataclass
 class _ScenarioWords(_OwnWords):
     """A bandit as a scenario, see `llm.scenarios`, which is the explanation."""
 
-    def __init__(
-        self,
-        settings: PromptSettings,
-        observations: spaces.Space,
-        actions: spaces.Space,
-        limit: int,
-    ) -> None:
-        super().__init__(settings, observations, actions, limit)
-        check_bandit("scenario", observations, actions)
-        assert isinstance(actions, spaces.Discrete)
-        self._scenario = SCENARIOS[settings.scenario]
-        names = arm_names(settings.scenario, actions.n)
-        assert names is not None
-        self.names = names
+    def __post_init__(self) -> None:
+        check_bandit("scenario", self.observations, self.actions)
+        assert isinstance(self.actions, spaces.Discrete)
+        self.names = arm_names(self.settings.scenario, self.actions.n)
+        self._scenario = SCENARIOS[self.settings.scenario]
 
     @property
     def _choices(self) -> str:
@@ -122,8 +110,8 @@ class _ScenarioWords(_OwnWords):
 
     def introduction(self, explanation: str | None) -> str:
         del explanation
-        settings = self._settings
-        length = f" You choose {self._limit} times in all." if settings.tell_limit else ""
+        settings = self.settings
+        length = f" You choose {self.limit} times in all." if settings.tell_limit else ""
         thinking = "Think briefly first, then end" if settings.reasons else "Answer"
         return "\n\n".join(
             [
@@ -143,7 +131,7 @@ class _ScenarioWords(_OwnWords):
         return [f"You chose {action}. It paid {pay(reward)}."]
 
     def ask_action(self, taken: int, total: float) -> str:
-        limit_text = f" of {self._limit}" if self._settings.tell_limit else ""
+        limit_text = f" of {self.limit}" if self.settings.tell_limit else ""
         return (
             f"{taken}{limit_text} choices made; they have paid {pay(total)} in all.\n"
             f"{self._scenario.question} [{WORD}: name]"
@@ -152,7 +140,7 @@ class _ScenarioWords(_OwnWords):
     def corrective(self) -> str:
         return (
             f"No choice could be read from that. You can choose {self._choices}. Name one of them, "
-            f"once, in this form: [{WORD}: name] (After {self._settings.max_invalid} such answers "
+            f"once, in this form: [{WORD}: name] (After {self.settings.max_invalid} such answers "
             "in a row the game is over.)"
         )
 

@@ -161,7 +161,7 @@ def test_the_table_has_the_model_and_the_dry_run_its_price(tmp_path, capsys):
     model = FakeModel('{"answer": "[SELECT: 1]"}', name="one")
     small = ["--agents", "--tests", "two-arms", "4x4", "--actions=10", "--replicas=8"]
     small += ["--conversations=2", "--reading=0", "--no-progress", f"--runs-dir={tmp_path}"]
-    with serve_chat_model(model) as endpoint:
+    with serve_chat_model(model, honours=["response_format"]) as endpoint:
         flags = [*small, f"--llm.endpoint={endpoint}", "--llm.model=one", "--llm.structured"]
         assert program.main([*flags, "--dry-run"]) is None
         assert "one: 40 requests, about" in capsys.readouterr().out and model.requests == 0

@@ -22,6 +22,7 @@ import numpy as np
 from flax import linen as nn
 
 from gpicljax.checks import Size, check, check_fields
+from gpicljax.networks.feedforward import dense
 from gpicljax.networks.online_regression import (
     Logits,
     Rates,
@@ -150,9 +151,8 @@ class OnlineMemory(nn.Module):
             name: self.param(name, init, shape, float_) for name, (init, shape) in shapes.items()
         }
         normal = nn.initializers.variance_scaling(1.0, "fan_in", "normal")
-        dense = {"param_dtype": float_}
-        self.hidden = [nn.Dense(size.hidden, kernel_init=normal, **dense) for _ in range(2)]
-        self.gate = nn.Dense(2 * self.experts + 2, kernel_init=zeros, **dense)
+        self.hidden = [dense(size.hidden, kernel_init=normal) for _ in range(2)]
+        self.gate = dense(2 * self.experts + 2, kernel_init=zeros)
 
     def initial_carry(self, batch: int) -> OnlineCarry:
         """Returns the memory of nothing."""

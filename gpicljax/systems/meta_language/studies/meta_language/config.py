@@ -124,11 +124,24 @@ CPU_SMALL = dataclasses.replace(
     evaluation_context=1024,
     evaluation_sequences=256,
 )
+# Rates and the gate need few sequences: what is learnt of a language is learnt in the sequence.
+CPU_ONLINE = dataclasses.replace(
+    QUICK,
+    model=LanguageModelSettings("online"),
+    orders=(3, 6),
+    warmup_share=0.0,
+    agent=SequenceConfig(batch_size=8, schedule="cosine"),
+    hparams=SequenceHParams(learning_rate=4e-3, warmup_updates=20, final_share=0.05, adam_b2=0.99),
+    observations=260 * 8 * 512,
+    log_lines=26,
+    evaluation_sequences=256,
+)
 DIVERSITY = Config(model=SMALL)
 PRESETS = {
     "quick": QUICK,
     "cpu-tiny": CPU_TINY,
     "cpu-small": CPU_SMALL,
+    "cpu-online": CPU_ONLINE,
     "cpu-task-diversity": dataclasses.replace(
         CPU_SMALL, tasks=1_000, observations=5_000 * 16 * 1024
     ),

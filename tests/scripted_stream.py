@@ -21,6 +21,7 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     ANSWER,
     PATTERN,
     TEXT,
+    PackedQuestion,
     Question,
     TaskRules,
 )
@@ -83,7 +84,7 @@ class ReplayResult(NamedTuple):
 @functools.cache
 def _programs(corrected: bool) -> tuple:
     hear = jax.jit(functools.partial(interpreter.process_reply, corrected=corrected))
-    return hear, jax.jit(interpreter.say_byte), jax.jit(conversation.make_question)
+    return hear, jax.jit(interpreter.say_byte), jax.jit(conversation.pack_question)
 
 
 def _row(pool: str, parts: Sequence[str], size: int) -> jax.Array:
@@ -94,20 +95,21 @@ def _row(pool: str, parts: Sequence[str], size: int) -> jax.Array:
     return jnp.asarray(tokens)
 
 
-def _fields(pool: str, line: Line, parts: Sequence[str]) -> dict[str, jax.Array]:
-    """The fields of a question, its cursor apart."""
+def _question(pool: str, line: Line, parts: Sequence[str], cursor: jax.Array) -> Question:
+    """Returns a question with these parts of its text."""
     pattern = np.zeros((4, 3), np.uint8)
     for place, text in enumerate(line.patterns):
         pattern[place, : len(text)] = list(text.encode("latin-1"))
-    return {
-        "text": _row(pool, parts, TEXT),
-        "answer": _row(pool, _parts(line.answer), ANSWER),
-        "pattern": jnp.asarray(pattern.reshape(PATTERN)),
-        "acceptor": jnp.int32(_ACCEPTORS.index(line.accepts)),
-        "style": jnp.int32(0),
-        "key": jnp.int32(line.key),
-        "keys": jnp.int32(2**line.keys - 1),
-    }
+    return Question(
+        text=_row(pool, parts, TEXT),
+        answer=_row(pool, _parts(line.answer), ANSWER),
+        pattern=jnp.asarray(pattern.reshape(PATTERN)),
+        acceptor=jnp.int32(_ACCEPTORS.index(line.accepts)),
+        style=jnp.int32(0),
+        key=jnp.int32(line.key),
+        keys=jnp.int32(2**line.keys - 1),
+        cursor=cursor,
+    )
 
 
 def replay(
@@ -139,8 +141,8 @@ def replay(
     data = jnp.asarray(np.frombuffer(pool.ljust(size).encode("latin-1"), np.uint8))
     table = tasks.table(corrected)
 
-    def question_of(line: Line, parts: Sequence[str], cursor: jax.Array) -> Question:
-        return pose(**_fields(pool, line, parts), cursor=cursor)
+    def question_of(line: Line, parts: Sequence[str], cursor: jax.Array) -> PackedQuestion:
+        return pose(_question(pool, line, parts, cursor))
 
     def line_of(instance: int, number: int) -> Line:
         check(instance < len(script), "script", f"{len(script)} instances", "as many as are begun")
@@ -171,17 +173,18 @@ def replay(
             rule, parts = rules_of(instance), [line.question]
             progress = conversation.first_progress(rule.know)
             question = question_of(line, parts, zero)
-        elif bool(heard.is_feedback_due) or bool(heard.is_question_due):
-            parts = parts if bool(heard.keeps_text) else []
-            if bool(heard.is_late):
+        elif bool(heard.due.feedback) or bool(heard.due.question):
+            parts = parts if bool(heard.due.rest) else []
+            if bool(heard.due.is_late):
                 parts = [*parts, line.wrong]
-            if bool(heard.is_feedback_due):
-                parts = [*parts, line.right if bool(heard.is_correct) else line.wrong]
-            if bool(heard.is_question_due):
+            if bool(heard.due.feedback):
+                parts = [*parts, line.right if bool(heard.due.is_correct) else line.wrong]
+            if bool(heard.due.question):
                 number += 1
                 line = line_of(instance, number)
                 parts = [*parts, line.question]
-            question = question_of(line, parts, question.cursor if bool(heard.keeps_text) else zero)
+            cursor = question.unpack().cursor if bool(heard.due.rest) else zero
+            question = question_of(line, parts, cursor)
         byte, question, progress = speak(data, question, progress)
         output.append(int(byte))
     return ReplayResult(bytes(output), rewards, solved)

@@ -9,8 +9,9 @@ import pytest
 
 from gpicljax.systems.gradual_learning.env import sentences
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, _pool
+from gpicljax.systems.gradual_learning.env.conversation import QuestionSource
 from gpicljax.systems.gradual_learning.env.hashing import Seed
-from gpicljax.systems.gradual_learning.env.pool import lay_out, render
+from gpicljax.systems.gradual_learning.env.pool import Row, row_ends
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
 from gpicljax.systems.gradual_learning.env.templates import PAIRS, TRIPLES
 
@@ -24,8 +25,9 @@ def question_texts(composition):
 
     def one(task, instance, question):
         seed = Seed(jnp.uint32(5), instance.astype(jnp.uint32))
-        question_parts = sentences.ask(seed, task, question, True, composition)
-        return render(_pool(), *lay_out(question_parts.text), SIZE)
+        source = QuestionSource(seed, seed, jnp.int32(0), task, question)
+        text = sentences.ask(source, True, composition).text
+        return Row(text, row_ends(text, text.shape[0])).render(_pool(), SIZE)
 
     every = jnp.meshgrid(jnp.arange(INSTANCES), jnp.arange(QUESTIONS), indexing="ij")
     tasks = jnp.asarray([ALL_NAMES.index(name) for name in SETS])

@@ -14,9 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.systems.gradual_learning.env import ladders, tasks
-from gpicljax.systems.gradual_learning.env.conversation import QuestionParts, exact_question
-from gpicljax.systems.gradual_learning.env.hashing import Seed, below, word
+from gpicljax.systems.gradual_learning.env import ladders, sentences, tasks
+from gpicljax.systems.gradual_learning.env.conversation import (
+    Due,
+    Question,
+    QuestionSource,
+    exact_question,
+)
+from gpicljax.systems.gradual_learning.env.hashing import below, word
 from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool, words
 
 PLUS, MINUS, TIMES, OVER = range(4)
@@ -132,17 +137,11 @@ def _number_tokens(value: jax.Array, base: Any, groups: int) -> list[jax.Array]:
     return tokens[::-1]
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> QuestionParts:
-    """Returns a question: an expression that ends with "=".
-
-    Args:
-      seed: the instance's.
-      task: `int32[]`, index of the task set.
-      question: `int32[]`, its number in the instance.
-      corrected: it makes no difference here.
-    """
+def ask(source: QuestionSource, corrected: bool) -> Question:
+    """Returns a question: an expression that ends with "="."""
+    seed, question = source.seed, source.number
     pool = shared_pool()
-    code = jnp.asarray(tasks.table(corrected)["code"])[task]
+    code = jnp.asarray(tasks.table(corrected)["code"])[source.task]
     rung = {name: jnp.asarray(column)[code] for name, column in _columns().items()}
     u = word(
         seed, _FIRST_QUESTION_DRAW + question * _DRAWS_PER_QUESTION + np.arange(_DRAWS_PER_QUESTION)
@@ -181,8 +180,12 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Qu
     return exact_question(row_of(*text), row_of(*answer), style)
 
 
-def statement(seed: Seed, question: jax.Array, correct: jax.Array) -> jax.Array:
-    """Returns the token of a statement that is true if the answer was right, and else false."""
+def feedback(source: QuestionSource, style: jax.Array, due: Due) -> tuple[jax.Array, jax.Array]:
+    """Returns feedback, see `refill.Family`; a statement is true if the answer was right."""
     tokens = [[shared_pool().token(text) for text in row] for row in verdicts()]
-    draw = below(word(seed, _VERDICT_DRAWS + question), _VERDICT_VARIANTS)
-    return jnp.asarray(np.array(tokens, np.int32))[correct.astype(jnp.int32), draw]
+    draw = below(word(source.seed, _VERDICT_DRAWS + source.number - 1), _VERDICT_VARIANTS)
+    statement = jnp.asarray(np.array(tokens, np.int32))[due.is_correct.astype(jnp.int32), draw]
+    words_before, _ = sentences.feedback(source, style, due)
+    is_statement = style == tasks.STATEMENT
+    before = jnp.where(is_statement, statement, words_before)
+    return before, jnp.where(is_statement | due.is_correct, 0, 2)

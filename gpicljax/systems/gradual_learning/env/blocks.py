@@ -16,7 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import ladders, tasks
-from gpicljax.systems.gradual_learning.env.conversation import QuestionParts, exact_question
+from gpicljax.systems.gradual_learning.env.conversation import (
+    Due,
+    Question,
+    QuestionSource,
+    exact_question,
+)
 from gpicljax.systems.gradual_learning.env.hashing import Seed, below, word
 from gpicljax.systems.gradual_learning.env.ladders import COUNT, OBJECT, TURNS, WHETHER
 from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool
@@ -102,17 +107,11 @@ def first_token(task: jax.Array, corrected: bool) -> jax.Array:
     return _first_tokens()[jnp.asarray(tasks.table(corrected)["code"])[task] % len(ladders.BLOCKS)]
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> QuestionParts:
-    """Returns a question: a scene, and a query about it.
-
-    Args:
-      seed: the instance's.
-      task: `int32[]`, index of the task set.
-      question: `int32[]`, its number in the instance.
-      corrected: it makes no difference here.
-    """
+def ask(source: QuestionSource, corrected: bool) -> Question:
+    """Returns a question: a scene, and a query about it."""
+    seed, question = source.seed, source.number
     pool = shared_pool()
-    code = jnp.asarray(tasks.table(corrected)["code"])[task]
+    code = jnp.asarray(tasks.table(corrected)["code"])[source.task]
     rung = {name: jnp.asarray(column)[code] for name, column in _columns().items()}
     query, world_lasts, placed = rung["asks"], rung["lasts"] == 1, rung["placed"] == 1
     turns = query == TURNS
@@ -213,3 +212,10 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Qu
     )
     answer = [begin, *(jnp.where(whole_object, space_and_names[k][target[k]], 0) for k in (0, 1))]
     return exact_question(row, row_of(*answer), tasks.YES_OR_NO)
+
+
+def feedback(source: QuestionSource, style: jax.Array, due: Due) -> tuple[jax.Array, jax.Array]:
+    """Returns feedback, see `refill.Family`."""
+    del source, style
+    yes, no = (shared_pool().token(text) for text in (YES, NO))
+    return row_of(jnp.where(due.is_correct, yes, no)), jnp.where(due.is_correct, 0, 2)

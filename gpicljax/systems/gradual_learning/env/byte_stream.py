@@ -19,19 +19,16 @@ from gpicljax.envs._checks import Count, check_values
 from gpicljax.systems.gradual_learning.env import conversation, interpreter, tasks
 from gpicljax.systems.gradual_learning.env.conversation import (
     SPACE,
-    PackedProgress,
+    PackedQuestion,
     Progress,
-    Question,
-    ReplyOutcome,
+    QuestionSource,
     TaskRules,
-    pack_progress,
 )
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, load_curriculum
 from gpicljax.systems.gradual_learning.env.hashing import Seed, derived_seed, word
 from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS, sample_permutation
-from gpicljax.systems.gradual_learning.env.pool import count_reached, render, shared_pool
+from gpicljax.systems.gradual_learning.env.pool import Row, count_reached, shared_pool
 from gpicljax.systems.gradual_learning.env.refill import (
-    DueText,
     empty_question,
     first_question,
     prepare,
@@ -51,8 +48,6 @@ from gpicljax.systems.gradual_learning.env.tasks import (
 # Numbers of a stream's draws.
 _INSTANCE_DRAWS, _SERIES_DRAWS, _PLACE_DRAWS = 0, 2**28, 2**29
 _FULL_SHARE = 2**16 - 1
-RELIABLE_AFTER = 5
-"""Answers in a row with a period after which micro5.6.later no longer demands it."""
 MINI_FACTOR = 4
 """Multiple of other tasks' threshold that mini tasks have with corrected rules."""
 
@@ -83,7 +78,7 @@ def _resolve_curriculum(curriculum: Any) -> Curriculum:
 
 @functools.cache
 def _packed_rules(corrected: bool) -> np.ndarray:
-    """Returns the rules of all task sets, one number each: rows are slow to look up."""
+    """Returns the rules of all task sets, one number each."""
     table = tasks.table(corrected)
     return conversation.pack_rules(TaskRules(*(table[name] for name in TaskRules._fields)))
 
@@ -149,7 +144,7 @@ class State:
     """A stream in progress, `int32[]` unless stated.
 
     Attributes:
-      packed: the progress of the instance; `progress` has its numbers one by one.
+      progress: the progress of the instance.
       question: the question in progress.
       byte: the byte that was said last, before it is permuted.
       task: index of the task set in `TASK_SETS`.
@@ -162,8 +157,8 @@ class State:
       time: steps taken.
     """
 
-    packed: PackedProgress
-    question: Question
+    progress: Progress
+    question: PackedQuestion
     byte: jax.Array
     task: jax.Array
     place: jax.Array
@@ -173,11 +168,6 @@ class State:
     cleared: jax.Array
     mini0_count: jax.Array
     time: jax.Array
-
-    @property
-    def progress(self) -> Progress:
-        """Returns the progress of the instance."""
-        return self.packed.progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -434,20 +424,15 @@ class ByteStream(Environment[Params, Task, State]):
         sampled = count_reached(task.shares, draw % _FULL_SHARE)
         return jnp.where(task.mixture, jnp.minimum(sampled, task.count - 1), place)
 
-    def _due_text(self, state: State, task: Task, outcome: ReplyOutcome) -> DueText:
+    def _source_of(self, state: State, task: Task) -> QuestionSource:
         seed = Seed(task.seed[0], task.seed[1])
-        return DueText(
+        mini0_count = jnp.maximum(state.mini0_count - 1, 0)
+        return QuestionSource(
             seed=derived_seed(seed, _INSTANCE_DRAWS + state.instance),
-            series=derived_seed(seed, _SERIES_DRAWS + jnp.maximum(state.mini0_count - 1, 0) // 10),
-            mini0_count=jnp.maximum(state.mini0_count - 1, 0),
+            series=derived_seed(seed, _SERIES_DRAWS + mini0_count // 10),
+            mini0_count=mini0_count,
             task=state.task,
             number=state.number,
-            is_feedback_due=outcome.is_feedback_due,
-            is_correct=outcome.is_correct,
-            is_reliable=outcome.progress.periods >= RELIABLE_AFTER,
-            is_late=outcome.is_late,
-            is_question_due=outcome.is_question_due,
-            keeps_text=outcome.keeps_text,
         )
 
     def _start_instance(self, state: State, task: Task, place: jax.Array) -> State:
@@ -457,7 +442,7 @@ class ByteStream(Environment[Params, Task, State]):
         mini0 = TASK_SETS.index(next(t for t in TASK_SETS if t.name == "mini0"))
         return dataclasses.replace(
             state,
-            packed=pack_progress(conversation.first_progress(self._rules_of(index).know)),
+            progress=conversation.first_progress(self._rules_of(index).know),
             task=index,
             place=place,
             number=jnp.zeros((), jnp.int32),
@@ -467,20 +452,14 @@ class ByteStream(Environment[Params, Task, State]):
     def initial(self, key: jax.Array, task: Task) -> State:
         """Returns the stream after its first byte; it does not depend on `key`."""
         del key
-        zero, false = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-        state = State(
-            pack_progress(conversation.first_progress(zero)), empty_question(), *[zero] * 9
-        )
+        zero = jnp.zeros((), jnp.int32)
+        state = State(conversation.first_progress(zero), empty_question(), *[zero] * 9)
         state = self._start_instance(state, task, zero)
-        due = self._due_text(
-            state,
-            task,
-            ReplyOutcome(state.progress, zero, false, false, false, ~false, false, false),
-        )
-        question = first_question(self.is_corrected, self._family_numbers, due)
-        byte = _pool()[question.tokens[0]].astype(jnp.int32)
-        packed = dataclasses.replace(state.packed, clock=state.packed.clock + 1)
-        return dataclasses.replace(state, packed=packed, question=question, byte=byte)
+        source = self._source_of(state, task)
+        question = first_question(self.is_corrected, self._family_numbers, source)
+        byte = question.text.byte_at(_pool(), zero)
+        progress = dataclasses.replace(state.progress, time=state.progress.time + 1)
+        return dataclasses.replace(state, progress=progress, question=question, byte=byte)
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """Processes the learner's byte `action: int32[]` and says the next byte.
@@ -506,27 +485,28 @@ class ByteStream(Environment[Params, Task, State]):
         cleared = state.cleared + passed
         complete = passed & (cleared == task.count)
 
-        packed = pack_progress(outcome.progress)
+        due = outcome.due
         same_instance = dataclasses.replace(
-            state, packed=packed, number=state.number + outcome.is_question_due
+            state, progress=outcome.progress, number=state.number + due.question
         )
-        next_instance = dataclasses.replace(state, packed=packed, instance=state.instance + 1)
+        next_instance = dataclasses.replace(state, instance=state.instance + 1)
         started = self._start_instance(next_instance, task, state.place + passed)
         after = jax.tree.map(lambda a, b: jnp.where(ended, a, b), started, same_instance)
         # `initial` leaves the rest of the first question, see `refill.first_question`.
         needs_rest = (state.time == 0) & (
             jnp.asarray(tasks.table(self.is_corrected)["family"])[state.task] != MAPPING
         )
-        outcome = outcome._replace(
-            is_feedback_due=outcome.is_feedback_due & ~ended,
-            is_question_due=(outcome.is_question_due | ended | needs_rest) & ~complete,
-            keeps_text=outcome.keeps_text & ~ended,
+        due = due._replace(
+            feedback=due.feedback & ~ended,
+            question=(due.question | ended | needs_rest) & ~complete,
+            rest=due.rest & ~ended,
         )
         question = refill_question(
             self.is_corrected,
             self._family_numbers,
             self.composition,
-            self._due_text(after, task, outcome),
+            self._source_of(after, task),
+            due,
             state.question,
         )
         byte, question, progress = interpreter.say_byte(pool, question, after.progress)
@@ -534,7 +514,7 @@ class ByteStream(Environment[Params, Task, State]):
         return Transition(
             state=dataclasses.replace(
                 after,
-                packed=pack_progress(progress),
+                progress=progress,
                 question=question,
                 byte=byte,
                 solved=jnp.where(passed, 0, streak),
@@ -587,13 +567,14 @@ class ByteStream(Environment[Params, Task, State]):
           Before the first step they may lack all but the first byte.
         """
         question, progress = state.question, state.progress
-        answering = (question.cursor >= question.end) & (progress.end_stage == 0)
+        cursor = question.unpack().cursor
+        answering = (cursor >= question.text.size) & (progress.end_stage == 0)
         mini = self._rules_of(state.task).mini == 1
         answer_bytes = jnp.where(mini, progress.matched, progress.answer_bytes)
         byte = interpreter.expected_byte(_pool(), question, progress, mini)
         views = {
             "answer": _encode_bytes(
-                task, jnp.where(answering & (answer_bytes < question.size), byte, SPACE)
+                task, jnp.where(answering & (answer_bytes < question.answer.size), byte, SPACE)
             ),
             "answering": answering,
             "task": state.task,
@@ -603,22 +584,20 @@ class ByteStream(Environment[Params, Task, State]):
         if not self.with_text:
             return views
         return views | {
-            "text": _encode_bytes(task, render(_pool(), *question.text, 192)),
-            "said": question.cursor,
-            "target": _encode_bytes(task, render(_pool(), *question.answer, 64)),
+            "text": _encode_bytes(task, question.text.render(_pool(), 192)),
+            "said": cursor,
+            "target": _encode_bytes(task, question.answer.render(_pool(), 64)),
         }
 
     def describe(self, state: State, task: Task) -> str:
         """Returns one line: the stream's position, what is said and the right answer."""
         question, progress = state.question, state.progress
 
-        def text(row: tuple[jax.Array, jax.Array]) -> str:
-            size = int(row[1][-1])
-            return bytes(_encode_bytes(task, render(_pool(), *row, size)).tolist()).decode(
-                "latin-1"
-            )
+        def text(row: Row) -> str:
+            rendered = _encode_bytes(task, row.render(_pool(), int(row.size)))
+            return bytes(rendered.tolist()).decode("latin-1")
 
-        message, cursor = text(question.text), int(question.cursor)
+        message, cursor = text(question.text), int(question.unpack().cursor)
         return (
             f"step {int(state.time)}, {ALL_NAMES[int(state.task)]}, instance {int(state.instance)} "
             f"({int(state.solved)} of {int(task.threshold)} solved), question "

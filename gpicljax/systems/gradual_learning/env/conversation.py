@@ -1,7 +1,7 @@
 """Types of a conversation: the rules of a task, a question, and the progress of an instance.
 
-Streams carry few arrays: small numbers share an integer (`make_question`, `pack_progress`,
-`pack_rules`).
+Questions and rules are packed, as streams are to carry, and to gather from, few arrays: small
+numbers share an integer. All other modules speak of `Question` and `TaskRules`.
 
 Source: section A.1.2 of the challenge's document.
 """
@@ -9,6 +9,7 @@ Source: section A.1.2 of the challenge's document.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.systems.gradual_learning.env import bits
-from gpicljax.systems.gradual_learning.env.pool import lay_out_in_two, row_of, shared_pool
+from gpicljax.systems.gradual_learning.env.hashing import Seed
+from gpicljax.systems.gradual_learning.env.pool import Row, row_ends, row_of, shared_pool
 
 SPACE, PERIOD = 32, 46
 TEXT = 36
@@ -46,7 +47,7 @@ class TaskRules(NamedTuple):
       tolerance: a failing instance goes on for so many times as many questions.
       needed: the right answers in a row that solve an instance.
       fatal: 1 if a wrong answer ends the instance.
-      patience: the steps after which the instance ends.
+      patience: the thousands of steps after which the instance ends.
       mini: 1 in the conversation of the mini tasks.
       lenient: 1 if spaces in front of an answer do not belong to it.
       letters: 1 if only answers to the first four keys count.
@@ -72,115 +73,19 @@ class TaskRules(NamedTuple):
     repeats: Any
 
 
-@struct.dataclass
-class Question:
-    """A text to be said and the answers that are accepted, in as few arrays as possible.
+class Question(NamedTuple):
+    """A text to be said and the answers that are accepted.
 
     Attributes:
-      tokens: `int32[TEXT + ANSWER]`, the bases of the tokens of the text and of an answer.
-      bytes: `uint8[TEXT + ANSWER + PATTERN]`, the tokens' ends, see `pool.lay_out`, and the
-        pattern of acceptors other than `EXACT`.
-      marks: `int32[]`, the cursor, the acceptor, the style, the key and the keys.
-    """
-
-    tokens: jax.Array
-    bytes: jax.Array
-    marks: jax.Array
-
-    @property
-    def text(self) -> tuple[jax.Array, jax.Array]:
-        """Returns the text, `int32[TEXT]` and `uint8[TEXT]`; see `pool.lay_out`."""
-        return self.tokens[:TEXT], self.bytes[:TEXT]
-
-    @property
-    def answer(self) -> tuple[jax.Array, jax.Array]:
-        """Returns an accepted answer, `int32[ANSWER]` and `uint8[ANSWER]`; see `pool.lay_out`."""
-        return self.tokens[TEXT:], self.bytes[TEXT : TEXT + ANSWER]
-
-    @property
-    def pattern(self) -> jax.Array:
-        """Returns the patterns of acceptors other than `EXACT`, `uint8[PATTERN]`."""
-        return self.bytes[TEXT + ANSWER :]
-
-    @property
-    def end(self) -> jax.Array:
-        """Returns the length of the text in bytes, `int32[]`."""
-        return self.bytes[TEXT - 1].astype(jnp.int32)
-
-    @property
-    def size(self) -> jax.Array:
-        """Returns the length of the answer in bytes, `int32[]`."""
-        return self.bytes[TEXT + ANSWER - 1].astype(jnp.int32)
-
-    @property
-    def cursor(self) -> jax.Array:
-        """Returns the number of bytes of the text that were said, `int32[]`."""
-        return bits.part(self.marks, _QUESTION_WIDTHS, 0)
-
-    @property
-    def acceptor(self) -> jax.Array:
-        """Returns the kind of answer that is accepted, `int32[]`, see above."""
-        return bits.part(self.marks, _QUESTION_WIDTHS, 1)
-
-    @property
-    def style(self) -> jax.Array:
-        """Returns the style of the feedback, `int32[]`."""
-        return bits.part(self.marks, _QUESTION_WIDTHS, 2)
-
-    @property
-    def key(self) -> jax.Array:
-        """Returns the key of the mapping that is asked about, `int32[]`."""
-        return bits.part(self.marks, _QUESTION_WIDTHS, 3)
-
-    @property
-    def keys(self) -> jax.Array:
-        """Returns the bits of the keys that the mapping has, `int32[]`."""
-        return bits.part(self.marks, _QUESTION_WIDTHS, 4)
-
-
-_QUESTION_WIDTHS = (8, 2, 4, 4, 12)
-"""Bits of the cursor, the acceptor, the style, the key and the keys of a question."""
-
-
-def make_question(
-    text: jax.Array,
-    answer: jax.Array,
-    pattern: jax.Array,
-    cursor: Any,
-    acceptor: Any,
-    style: Any,
-    key: Any,
-    keys: Any,
-) -> Question:
-    """Returns a question of which `cursor` bytes were said.
-
-    Args:
-      text: `int32[TEXT]` tokens, of at most 255 bytes.
-      answer: `int32[ANSWER]` tokens, likewise.
-      pattern: see `Question`; so are the others, `int32[]`.
-      cursor: below 256.
-      acceptor: below 4.
-      style: below 16.
-      key: below 16.
-      keys: below 2**12.
-    """
-    row = jnp.concatenate([text, answer]).astype(jnp.int32)
-    tokens, ends = lay_out_in_two(row, TEXT)
-    marks = bits.pack([cursor, acceptor, style, key, keys], _QUESTION_WIDTHS)
-    return Question(tokens, jnp.concatenate([ends, pattern]), marks)
-
-
-class QuestionParts(NamedTuple):
-    """The parts of a question before they are packed; see `Question`.
-
-    Attributes:
-      text: `int32[K]`, its tokens; with those of feedback at most `TEXT`.
-      answer: `int32[ANSWER]`, tokens.
-      pattern: `uint8[PATTERN]`.
-      acceptor: `int32[]`.
-      style: `int32[]`.
-      key: `int32[]`.
-      keys: `int32[]`.
+      text: `int32[TEXT]`, its tokens, see `pool`, of at most 255 bytes; fewer tokens from a
+        generator of questions.
+      answer: `int32[ANSWER]`, tokens of an accepted answer.
+      pattern: `uint8[PATTERN]`, the patterns of acceptors other than `EXACT`.
+      acceptor: `int32[]`, the kind of answer that is accepted, see above.
+      style: `int32[]`, the style of the feedback.
+      key: `int32[]`, the key of the mapping that is asked about, and
+      keys: the bits of the keys that it has.
+      cursor: `int32[]`, the number of bytes of the text that were said.
     """
 
     text: jax.Array
@@ -190,9 +95,58 @@ class QuestionParts(NamedTuple):
     style: jax.Array
     key: jax.Array
     keys: jax.Array
+    cursor: jax.Array
 
 
-def exact_question(text: jax.Array, answer: jax.Array, style: Any) -> QuestionParts:
+@struct.dataclass
+class PackedQuestion:
+    """A question as it is carried from step to step, in as few arrays as possible.
+
+    Attributes:
+      tokens: `int32[TEXT + ANSWER]`, the tokens of the text and of the answer.
+      bytes: `uint8[TEXT + ANSWER + PATTERN]`, the tokens' ends, see `pool.Row`, and the pattern.
+      marks: `int32[]`, the other fields of a question.
+    """
+
+    tokens: jax.Array
+    bytes: jax.Array
+    marks: jax.Array
+
+    @property
+    def text(self) -> Row:
+        """Returns the text."""
+        return Row(self.tokens[:TEXT], self.bytes[:TEXT])
+
+    @property
+    def answer(self) -> Row:
+        """Returns the answer."""
+        return Row(self.tokens[TEXT:], self.bytes[TEXT : TEXT + ANSWER])
+
+    def unpack(self) -> Question:
+        """Returns the fields one by one."""
+        cursor, *marks = unpack(self.marks, _QUESTION_WIDTHS)
+        pattern = self.bytes[TEXT + ANSWER :]
+        return Question(self.tokens[:TEXT], self.tokens[TEXT:], pattern, *marks, cursor)
+
+    def move_cursor(self, steps: jax.Array) -> PackedQuestion:
+        """Returns the question of which further bytes were said, which `marks` have lowest."""
+        return dataclasses.replace(self, marks=self.marks + steps)
+
+
+_QUESTION_WIDTHS = (8, 2, 4, 4, 12)
+"""Bits of the cursor, the acceptor, the style, the key and the keys of a question."""
+
+
+def pack_question(question: Question) -> PackedQuestion:
+    """Packs a question, whose text has `TEXT` tokens."""
+    text, answer, pattern, *marks, cursor = question
+    tokens = row_of(text, answer)
+    ends = row_ends(tokens, TEXT, ANSWER)
+    marks = pack([cursor, *marks], _QUESTION_WIDTHS)
+    return PackedQuestion(tokens, jnp.concatenate([ends, pattern]), marks)
+
+
+def exact_question(text: jax.Array, answer: jax.Array, style: Any) -> Question:
     """Returns a question without keys, to which only one answer is right.
 
     Args:
@@ -201,7 +155,7 @@ def exact_question(text: jax.Array, answer: jax.Array, style: Any) -> QuestionPa
       style: `int32[]`, style of the feedback.
     """
     zero = jnp.zeros((), jnp.int32)
-    return QuestionParts(
+    return Question(
         text=text,
         answer=row_of(answer, np.zeros(ANSWER - 1 - len(answer)), shared_pool().token(".")),
         pattern=jnp.zeros(PATTERN, jnp.uint8),
@@ -209,6 +163,7 @@ def exact_question(text: jax.Array, answer: jax.Array, style: Any) -> QuestionPa
         style=jnp.asarray(style, jnp.int32),
         key=zero,
         keys=zero,
+        cursor=zero,
     )
 
 
@@ -247,95 +202,64 @@ class Progress:
     result: jax.Array
 
 
-@struct.dataclass
-class PackedProgress:
-    """The progress of an instance as it is carried from step to step, several numbers in one.
-
-    Attributes:
-      clock: `int32[]`, `time` and `answers`.
-      answer: `int32[]`, `answer_bytes` and `leading_spaces`.
-      ends: `int32[]`, `fails_after` and `late_after`.
-      marks: `int32[]`, the other numbers.
-      memory: `uint32[]`.
-    """
-
-    clock: jax.Array
-    answer: jax.Array
-    ends: jax.Array
-    marks: jax.Array
-    memory: jax.Array
-
-    @property
-    def progress(self) -> Progress:
-        """Returns the numbers one by one."""
-        time, answers = bits.unpack(self.clock, _HALF_WIDTHS)
-        answer_bytes, leading_spaces = bits.unpack(self.answer, _HALF_WIDTHS)
-        fails_after, late_after = bits.unpack(self.ends, _HALF_WIDTHS)
-        matched, streak, periods, is_knowable, end_stage, result = bits.unpack(
-            self.marks, _MARK_WIDTHS
-        )
-        return Progress(
-            time=time,
-            answer_bytes=answer_bytes,
-            leading_spaces=leading_spaces,
-            matched=matched,
-            streak=streak,
-            periods=periods,
-            answers=answers,
-            late_after=late_after,
-            fails_after=fails_after,
-            is_knowable=is_knowable,
-            memory=self.memory,
-            end_stage=end_stage,
-            result=result - 1,
-        )
+RELIABLE_AFTER, PERIODS_CAP = 5, 7
+"""Answers in a row with a period after which micro5.6.later no longer demands it, and the cap on
+those that are counted."""
 
 
-_HALF_WIDTHS = (16, 15)
-"""Bits of two counts that share a number."""
-_MARK_WIDTHS = (PATTERN + 1, 4, 3, 1, 2, 2)
-"""Bits of `matched`, `streak`, `periods`, `is_knowable`, `end_stage` and `result`."""
-PERIODS_CAP = 7
-"""Cap on the counted answers that end with a period; stored in three bits."""
-
-
-def pack_progress(progress: Progress) -> PackedProgress:
-    """Packs the progress; counts stay below 2**15, for no instance lasts that long."""
-    marks = (
-        progress.matched,
-        progress.streak,
-        progress.periods,
-        progress.is_knowable,
-        progress.end_stage,
-        progress.result + 1,
-    )
-    return PackedProgress(
-        clock=bits.pack([progress.time, progress.answers], _HALF_WIDTHS),
-        answer=bits.pack([progress.answer_bytes, progress.leading_spaces], _HALF_WIDTHS),
-        ends=bits.pack([progress.fails_after, progress.late_after], _HALF_WIDTHS),
-        marks=bits.pack(marks, _MARK_WIDTHS),
-        memory=progress.memory,
-    )
+# The bits of each rule.
+_RULE_WIDTHS = (1, 7, 3, 2, 4, 1, 4, 1, 1, 1, 1, 1, 1, 1)
 
 
 def pack_rules(rules: TaskRules) -> np.ndarray:
-    """Returns rules as one number, `int32[...]`."""
-    units = [np.asarray(value) // scale for value, scale in zip(rules, _RULE_UNITS, strict=True)]
-    for value, unit, width, scale in zip(rules, units, _RULE_WIDTHS, _RULE_UNITS, strict=True):
-        assert (unit < 2**width).all() and (unit * scale == value).all(), (value, width)
-    with jax.ensure_compile_time_eval():
-        return np.asarray(bits.pack(units, _RULE_WIDTHS))
+    """Returns rules as one number, `int32[...]`: rows are slow to look up."""
+    for value, width in zip(rules, _RULE_WIDTHS, strict=True):
+        assert (np.asarray(value) < 2**width).all(), (value, width)
+    return np.asarray(pack(rules, _RULE_WIDTHS))
 
 
 def unpack_rules(number: jax.Array) -> TaskRules:
     """Returns the rules of a number that `pack_rules` returned."""
-    units = bits.unpack(number, _RULE_WIDTHS)
-    return TaskRules(*(unit * scale for unit, scale in zip(units, _RULE_UNITS, strict=True)))
+    return TaskRules(*unpack(number, _RULE_WIDTHS))
 
 
-# The bits of each rule, and its unit.
-_RULE_WIDTHS = (1, 7, 3, 2, 4, 1, 4, 1, 1, 1, 1, 1, 1, 1)
-_RULE_UNITS = (1, 1, 1, 1, 1, 1, 1_000, 1, 1, 1, 1, 1, 1, 1)
+def pack(values: Iterable[Any], widths: Sequence[int]) -> Any:
+    """Returns arrays `[...]` of numbers that are not negative as one, the first ones lowest.
+
+    Each is below `2**width`, which is not checked; all widths together are at most 31.
+    """
+    number, shift = np.int32(0), 0
+    for value, width in zip(values, widths, strict=True):
+        number, shift = number | (value.astype(np.int32) << shift), shift + width
+    return number
+
+
+def unpack(number: jax.Array, widths: Sequence[int]) -> list[jax.Array]:
+    """Returns the numbers that `pack` has put side by side, `int32[...]` each."""
+    shifts = np.cumsum([0, *widths]).tolist()
+    return [number >> shift & 2**width - 1 for shift, width in zip(shifts, widths, strict=False)]
+
+
+class Due(NamedTuple):
+    """Tells what is to be said after a byte of the learner, `bool[]` each.
+
+    Attributes:
+      feedback: whether feedback on the last question is due.
+      is_correct: whether the last question was answered correctly.
+      is_reliable: whether recent answers have ended with their periods.
+      is_late: whether a right answer came as time ran out; feedback on a wrong one is then said
+        first.
+      question: whether a question is due.
+      rest: whether the rest of the text is said first; with `question`, the question is a
+        stream's first one, of which a byte was said already.
+    """
+
+    feedback: jax.Array
+    is_correct: jax.Array
+    is_reliable: jax.Array
+    is_late: jax.Array
+    question: jax.Array
+    rest: jax.Array
 
 
 class ReplyOutcome(NamedTuple):
@@ -344,30 +268,39 @@ class ReplyOutcome(NamedTuple):
     Attributes:
       progress: the progress after the byte.
       reward: `int32[]`.
-      is_feedback_due: `bool[]`, whether feedback is due.
-      is_correct: `bool[]`, whether the answer was right.
-      is_late: `bool[]`, whether a right answer came as time ran out; feedback on a wrong one is
-        then said first.
-      is_question_due: `bool[]`, whether a question is due.
-      keeps_text: `bool[]`, whether the rest of the text is said before the feedback.
+      due: what is to be said.
       starts_next: `bool[]`, whether the next instance begins with this step.
     """
 
     progress: Progress
     reward: jax.Array
-    is_feedback_due: jax.Array
-    is_correct: jax.Array
-    is_late: jax.Array
-    is_question_due: jax.Array
-    keeps_text: jax.Array
+    due: Due
     starts_next: jax.Array
+
+
+class QuestionSource(NamedTuple):
+    """The numbers from which all of a question is drawn.
+
+    Attributes:
+      seed: the seed of the instance.
+      series: the seed of the description that mini0 shows ten times.
+      mini0_count: `int32[]`, the number of instances of mini0 before.
+      task: `int32[]`, index of the task set.
+      number: `int32[]`, the number of the question in the instance.
+    """
+
+    seed: Seed
+    series: Seed
+    mini0_count: jax.Array
+    task: jax.Array
+    number: jax.Array
 
 
 def first_progress(know: jax.Array) -> Progress:
     """Returns the progress of an instance that has only begun.
 
     Args:
-      know: `int32[]`, see `Rules`.
+      know: `int32[]`, see `TaskRules`.
     """
     zero = jnp.zeros((), jnp.int32)
     options = np.uint32(0x1A1A1A1A)

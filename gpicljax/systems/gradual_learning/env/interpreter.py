@@ -2,7 +2,7 @@
 
 While the environment says a text, the learner is to reply with spaces. Then every byte of the
 learner belongs to its answer, until the answer is complete; feedback and the next question follow.
-`ConversationRules` are the rules of a task. `process_reply` returns whether a new text is due, and
+`TaskRules` are the rules of a task. `process_reply` returns whether a new text is due, and
 `say_byte` returns the next byte of the text.
 
 Source: section A.1.2 of the challenge's document, and what is known of its reference
@@ -29,38 +29,40 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     PATTERN,
     PERIOD,
     PERIODS_CAP,
+    RELIABLE_AFTER,
     SPACE,
+    Due,
+    PackedQuestion,
     Progress,
     Question,
     ReplyOutcome,
     TaskRules,
 )
-from gpicljax.systems.gradual_learning.env.pool import byte_at
 
 
 def expected_byte(
-    pool: jax.Array, question: Question, progress: Progress, mini: jax.Array
+    pool: jax.Array, question: PackedQuestion, progress: Progress, mini: jax.Array
 ) -> jax.Array:
     """Returns the next byte of an accepted answer, `int32[]`."""
     place = jnp.where(mini, progress.matched, progress.answer_bytes)
-    return byte_at(pool, *question.answer, place)
+    return question.answer.byte_at(pool, place)
 
 
 def _match_byte(
-    question: Question, progress: Progress, byte: jax.Array, next_byte: jax.Array
+    question: Question, progress: Progress, reply: _Reply
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the acceptor's bits after one more byte, and whether an answer is then right.
 
     Bits 0-11 belong to the patterns' bytes, bit 12 says that something was found.
     """
-    same = question.pattern == byte.astype(jnp.uint8)
+    same = question.pattern == reply.byte.astype(jnp.uint8)
     bits = jnp.asarray(1 << np.arange(PATTERN), jnp.int32)
     hits = jnp.where(same, bits, 0).sum(dtype=jnp.int32)
     pattern_found = 1 << PATTERN
     matched, position = progress.matched, progress.answer_bytes
     # Exactly: a bit that falls at the first difference.
-    exact = jnp.where(position == 0, 1, matched) & (next_byte == byte)
-    exact_right = (exact == 1) & (position + 1 == question.size)
+    exact = jnp.where(position == 0, 1, matched) & (reply.expected == reply.byte)
+    exact_right = (exact == 1) & (position + 1 == reply.size)
     # One of four: a bit for each that agrees so far, of which all end with a period.
     firsts, starts = 0b1001001001, jnp.minimum(position, 2)
     agree = (hits >> starts) & firsts
@@ -117,151 +119,114 @@ def _update_knowledge(
     )
 
 
-class _ByteContext(NamedTuple):
-    """The situation in which a byte arrives, `bool[]` each.
+class _Reply(NamedTuple):
+    """A byte of the learner and the situation in which it arrives.
 
     Attributes:
-      is_mini: whether the task is a mini task.
-      is_talking: whether the environment has text left to say.
-      has_ended: whether the instance had ended before.
-      is_space: whether the byte is a space.
-      is_period: whether the byte is a period.
-      is_timeout: whether time is up.
-      counts: whether the byte counts.
+      byte: `int32[]`.
+      expected: `int32[]`, the next byte of an accepted answer.
+      size: `int32[]`, the length of that answer.
+      is_mini: `bool[]`, whether the task is a mini task with the reference's conversation.
+      is_talking: `bool[]`, whether the environment has text left to say.
+      has_ended: `bool[]`, whether the instance had ended before.
+      is_timeout: `bool[]`, whether time is up.
     """
 
+    byte: jax.Array
+    expected: jax.Array
+    size: jax.Array
     is_mini: jax.Array
     is_talking: jax.Array
     has_ended: jax.Array
-    is_space: jax.Array
-    is_period: jax.Array
     is_timeout: jax.Array
-    counts: jax.Array
 
 
 class _Answer(NamedTuple):
-    """An answer with its newest byte.
+    """An answer with its newest byte; see `Progress` for the first three.
 
     Attributes:
+      answer_bytes: `int32[]`.
+      leading_spaces: `int32[]`.
+      matched: `int32[]`.
       is_open: `bool[]`, whether the byte belongs to it.
       is_leading_space: `bool[]`, whether the byte is a space in front of it.
-      answer_bytes: `int32[]`, the number of its bytes.
-      leading_spaces: `int32[]`, the number of spaces in front of it.
-      matched: `int32[]`, bits of what the acceptor has matched.
       is_complete: `bool[]`, whether it is complete.
       is_correct: `bool[]`, whether it is complete and right.
     """
 
-    is_open: jax.Array
-    is_leading_space: jax.Array
     answer_bytes: jax.Array
     leading_spaces: jax.Array
     matched: jax.Array
+    is_open: jax.Array
+    is_leading_space: jax.Array
     is_complete: jax.Array
     is_correct: jax.Array
 
 
-class _MiniAnswer(NamedTuple):
-    """The answer in a mini task with its newest byte.
-
-    Attributes:
-      matched: `int32[]`, number of first bytes of the right word with which it ends.
-      is_late: `bool[]`, whether time is up.
-      is_correct: `bool[]`, whether it ends with the word and a period.
-      changes_result: `bool[]`, whether that changes the result.
-    """
-
-    matched: jax.Array
-    is_late: jax.Array
-    is_correct: jax.Array
-    changes_result: jax.Array
-
-
-class _Verdict(NamedTuple):
-    """The consequences of an answer for its instance.
-
-    Attributes:
-      goes_on: `bool[]`, whether it did not solve the instance.
-      is_solved: `bool[]`, whether enough answers in a row are right.
-      has_failed: `bool[]`, whether the instance can no longer be solved.
-      is_in_time: `bool[]`, whether no more was asked than a learner needs.
-    """
-
-    goes_on: jax.Array
-    is_solved: jax.Array
-    has_failed: jax.Array
-    is_in_time: jax.Array
-
-
 def _extend_answer(
-    rules: TaskRules,
-    question: Question,
-    progress: Progress,
-    byte: jax.Array,
-    next_byte: jax.Array,
-    context: _ByteContext,
+    rules: TaskRules, question: Question, progress: Progress, reply: _Reply
 ) -> _Answer:
     """Returns the answer with one more byte; of no effect in mini tasks."""
-    is_open = ~context.has_ended & ~context.is_talking
-    is_leading = is_open & (rules.lenient == 1) & context.is_space & (progress.answer_bytes == 0)
-    matched, is_right = _match_byte(question, progress, byte, next_byte)
+    is_open = ~reply.has_ended & ~reply.is_talking
+    is_space = reply.byte == SPACE
+    is_leading = is_open & (rules.lenient == 1) & is_space & (progress.answer_bytes == 0)
+    matched, is_right = _match_byte(question, progress, reply)
     answer_bytes = jnp.where(is_leading, 0, progress.answer_bytes + 1)
     leading_spaces = progress.leading_spaces + is_leading
     is_at_limit = (rules.limit > 0) & (answer_bytes + leading_spaces >= rules.limit)
     ends = jnp.where(
         rules.spoken == 1,
-        context.is_period | is_at_limit,
-        progress.answer_bytes + 1 == question.size,
+        (reply.byte == PERIOD) | is_at_limit,
+        progress.answer_bytes + 1 == reply.size,
     )
-    ends = ends | ((rules.strict == 1) & (byte != next_byte))
-    is_complete = is_open & ~context.is_mini & jnp.where(is_leading, is_at_limit, ends)
+    ends = ends | ((rules.strict == 1) & (reply.byte != reply.expected))
+    is_complete = is_open & ~reply.is_mini & jnp.where(is_leading, is_at_limit, ends)
     return _Answer(
-        is_open,
-        is_leading,
         answer_bytes,
         leading_spaces,
-        matched,
+        jnp.where(is_leading, 0, matched),
+        is_open,
+        is_leading,
         is_complete,
         is_complete & is_right & ~is_leading,
     )
 
 
 def _extend_mini_answer(
-    question: Question,
-    before: Progress,
-    byte: jax.Array,
-    next_byte: jax.Array,
-    context: _ByteContext,
-) -> _MiniAnswer:
-    """Returns the answer in a mini task, of which the last bytes before a period count."""
-    word_size = jnp.where(context.is_mini, question.size - 1, 0)
-    first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
-    is_next = (before.matched < word_size) & (next_byte == byte)
-    matched = jnp.where(is_next, before.matched + 1, first.astype(jnp.int32))
+    progress: Progress, reply: _Reply
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns the answer in a mini task, of which the last bytes before a period count.
+
+    Returns:
+      The number of first bytes of the right word with which it ends, `int32[]`; whether it ends
+      with the word and a period; and whether that changes the result, `bool[]` both.
+    """
+    word_size = jnp.where(reply.is_mini, reply.size - 1, 0)
+    first = reply.byte == jnp.where(reply.size == len("true."), ord("t"), ord("f"))
+    is_next = (progress.matched < word_size) & (reply.expected == reply.byte)
+    matched = jnp.where(is_next, progress.matched + 1, first.astype(jnp.int32))
     # The message about the end of time overwrites letters, too.
-    is_late = context.is_mini & context.is_timeout
-    matched = jnp.where((context.is_talking | is_late) & ~context.is_space, 0, matched)
-    has_period = context.is_mini & context.counts & context.is_period
-    is_correct = has_period & (before.matched == word_size)
-    last_result = jnp.where(is_late, 0, before.result)
-    changes_result = has_period & (last_result != is_correct.astype(jnp.int32))
-    return _MiniAnswer(matched, is_late, is_correct, changes_result)
+    is_late = reply.is_mini & reply.is_timeout
+    matched = jnp.where((reply.is_talking | is_late) & (reply.byte != SPACE), 0, matched)
+    counts = ~reply.has_ended | reply.is_talking
+    matched = jnp.where(counts, matched, progress.matched)
+    has_period = reply.is_mini & counts & (reply.byte == PERIOD)
+    is_correct = has_period & (progress.matched == word_size)
+    last_result = jnp.where(is_late, 0, progress.result)
+    return matched, is_correct, has_period & (last_result != is_correct.astype(jnp.int32))
 
 
 def _reward_and_streak(
     rules: TaskRules,
     question: Question,
     progress: Progress,
+    reply: _Reply,
     answer: _Answer,
-    context: _ByteContext,
     corrected: bool,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the reward and the number of right answers in a row, `int32[]` both."""
-    chatter = context.counts & context.is_talking & ~context.is_space & ~context.is_mini
-    if corrected:
-        chatter = chatter | (
-            context.has_ended & ~context.is_talking & ~context.is_space & ~context.is_mini
-        )
+    is_out_of_turn = reply.is_talking | reply.has_ended if corrected else reply.is_talking
+    chatter = is_out_of_turn & (reply.byte != SPACE) & ~reply.is_mini
     is_complete, is_correct = answer.is_complete, answer.is_correct
     is_part = (rules.graded == 1) & answer.is_open & ~answer.is_leading_space
     reward = jnp.where(is_complete, jnp.where(is_correct, 1, -1), is_part.astype(jnp.int32))
@@ -273,8 +238,11 @@ def _reward_and_streak(
 
 def _judge_answer(
     rules: TaskRules, question: Question, progress: Progress, answer: _Answer, streak: jax.Array
-) -> tuple[Progress, _Verdict]:
-    """Returns the progress with up-to-date streak and counts of answers, and the verdict."""
+) -> tuple[Progress, jax.Array]:
+    """Returns the progress with up-to-date streak and counts of answers, and the verdict.
+
+    The verdict is the `result` of an instance that ends with this answer, or else -1.
+    """
     is_complete, is_correct = answer.is_complete, answer.is_correct
     answers = progress.answers + is_complete
     after = _update_knowledge(rules, progress, question, is_correct)
@@ -298,22 +266,23 @@ def _judge_answer(
     has_failed = goes_on & (
         ((fails_after > 0) & (answers > fails_after)) | ((rules.fatal == 1) & ~is_correct)
     )
-    counts = {
-        "answers": answers,
-        "late_after": late_after,
-        "fails_after": fails_after,
-        "is_knowable": is_knowable,
-        "memory": memory,
-    }
-    return dataclasses.replace(progress, streak=streak, **counts), _Verdict(
-        goes_on, is_solved, has_failed, is_in_time
+    progress = dataclasses.replace(
+        progress,
+        streak=streak,
+        answers=answers,
+        late_after=late_after,
+        fails_after=fails_after,
+        is_knowable=is_knowable,
+        memory=memory,
     )
+    failed_or_open = jnp.where(has_failed, 0, -1)
+    return progress, jnp.where(is_solved, is_in_time.astype(jnp.int32), failed_or_open)
 
 
 def process_reply(
     pool: jax.Array,
     rules: TaskRules,
-    question: Question,
+    packed_question: PackedQuestion,
     progress: Progress,
     byte: jax.Array,
     corrected: bool,
@@ -323,88 +292,79 @@ def process_reply(
     Args:
       pool: `uint8[...]`, where texts are.
       rules: the task's.
-      question: the question in progress.
+      packed_question: the question in progress.
       progress: the progress of the instance.
       byte: `int32[]`, the learner's byte.
       corrected: whether a last byte after the last feedback counts as talking, and an instance that
         ran out of time asks nothing any more.
-
-    Returns:
-      See `ReplyOutcome`.
     """
-    old, mini = progress, rules.mini == 1
-    talking, had_ended = question.cursor < question.end, progress.end_stage > 0
-    context = _ByteContext(
+    old, question, mini = progress, packed_question.unpack(), rules.mini == 1
+    talking, had_ended = question.cursor < packed_question.text.size, old.end_stage > 0
+    reply = _Reply(
+        byte=byte,
+        expected=expected_byte(pool, packed_question, old, mini),
+        size=packed_question.answer.size,
         is_mini=mini,
         is_talking=talking,
         has_ended=had_ended,
-        is_space=byte == SPACE,
-        is_period=byte == PERIOD,
-        is_timeout=~had_ended & (progress.time >= rules.patience) & ~talking,
-        counts=~(had_ended & ~talking),
+        is_timeout=~had_ended & (old.time >= 1_000 * rules.patience) & ~talking,
     )
-    next_byte = expected_byte(pool, question, progress, mini)
-    answer = _extend_answer(rules, question, old, byte, next_byte, context)
-    mini_answer = _extend_mini_answer(question, old, byte, next_byte, context)
-    reward, streak = _reward_and_streak(rules, question, old, answer, context, corrected)
-    progress, (goes_on, is_solved, has_failed, is_in_time) = _judge_answer(
-        rules, question, old, answer, streak
-    )
+    answer = _extend_answer(rules, question, old, reply)
+    is_complete = answer.is_complete
+    mini_matched, is_mini_correct, is_mini_decided = _extend_mini_answer(old, reply)
+    reward, streak = _reward_and_streak(rules, question, old, reply, answer, corrected)
+    progress, verdict = _judge_answer(rules, question, old, answer, streak)
 
-    result = jnp.where(context.is_timeout, 0, old.result)
-    result = jnp.where(is_solved, is_in_time.astype(jnp.int32), jnp.where(has_failed, 0, result))
-    result = jnp.where(mini_answer.changes_result, mini_answer.is_correct.astype(jnp.int32), result)
-    ended = had_ended | context.is_timeout | is_solved | has_failed | mini_answer.changes_result
-    ask = goes_on & ~has_failed
+    is_decided = verdict >= 0
+    result = jnp.where(is_decided, verdict, jnp.where(reply.is_timeout, 0, old.result))
+    result = jnp.where(is_mini_decided, is_mini_correct.astype(jnp.int32), result)
+    ended = had_ended | reply.is_timeout | is_decided | is_mini_decided
+    asks = is_complete & ~is_decided
     if corrected:
-        ask = ask & ~context.is_timeout
-    feedback = (
-        (answer.is_complete & (rules.mute == 0)) | mini_answer.changes_result | mini_answer.is_late
-    )
+        asks = asks & ~reply.is_timeout
+    is_late = mini & reply.is_timeout
+    has_feedback = (is_complete & (rules.mute == 0)) | is_mini_decided | is_late
 
     # After the end come the rest of the text, in mini tasks a space, and the next instance.
-    is_separator = had_ended & ~talking & (old.end_stage == 1) & (rules.mini + rules.fatal > 0)
-    switch = had_ended & ~talking & ~is_separator
+    is_over = had_ended & ~talking
+    is_separator = is_over & (old.end_stage == 1) & (rules.mini + rules.fatal > 0)
+    switch = is_over & ~is_separator
     reward = jnp.where(switch & mini, jnp.maximum(old.result, 0), reward)
-    more = jnp.minimum(old.periods + 1, PERIODS_CAP)
-    is_complete, is_open = answer.is_complete, answer.is_open
-    matched = jnp.where(answer.is_leading_space, 0, answer.matched)
+    periods = jnp.where(byte == PERIOD, jnp.minimum(old.periods + 1, PERIODS_CAP), 0)
+
+    def count(value: jax.Array, before: jax.Array) -> jax.Array:
+        return jnp.where(is_complete, 0, jnp.where(answer.is_open, value, before))
+
     progress = dataclasses.replace(
         progress,
-        answer_bytes=jnp.where(
-            is_complete, 0, jnp.where(is_open, answer.answer_bytes, old.answer_bytes)
-        ),
-        leading_spaces=jnp.where(
-            is_complete, 0, jnp.where(is_open, answer.leading_spaces, old.leading_spaces)
-        ),
-        matched=jnp.where(
-            mini, jnp.where(context.counts, mini_answer.matched, old.matched), matched
-        ),
-        periods=jnp.where(is_complete, jnp.where(context.is_period, more, 0), old.periods),
+        answer_bytes=count(answer.answer_bytes, old.answer_bytes),
+        leading_spaces=count(answer.leading_spaces, old.leading_spaces),
+        matched=jnp.where(mini, mini_matched, answer.matched),
+        periods=jnp.where(is_complete, periods, old.periods),
         end_stage=jnp.where(is_separator, 2, jnp.maximum(old.end_stage, ended.astype(jnp.int32))),
         result=result,
     )
     return ReplyOutcome(
         progress=jax.tree.map(lambda x, like: x.astype(like.dtype), progress, old),
         reward=reward.astype(jnp.int32),
-        is_feedback_due=feedback,
-        is_correct=jnp.where(mini, mini_answer.is_correct, answer.is_correct),
-        is_late=mini_answer.is_late & mini_answer.is_correct,
-        is_question_due=ask,
-        keeps_text=talking,
-        starts_next=switch | (~had_ended & ended & ~talking & ~feedback & ~ask),
+        due=Due(
+            feedback=has_feedback,
+            is_correct=jnp.where(mini, is_mini_correct, answer.is_correct),
+            is_reliable=progress.periods >= RELIABLE_AFTER,
+            is_late=is_late & is_mini_correct,
+            question=asks,
+            rest=talking,
+        ),
+        starts_next=switch | (~had_ended & ended & ~talking & ~has_feedback & ~asks),
     )
 
 
 def say_byte(
-    pool: jax.Array, question: Question, progress: Progress
-) -> tuple[jax.Array, Question, Progress]:
+    pool: jax.Array, question: PackedQuestion, progress: Progress
+) -> tuple[jax.Array, PackedQuestion, Progress]:
     """Returns the next byte of the text, `int32[]`, or a space if there is none, and the rest."""
-    has_text = question.cursor < question.end
-    byte = byte_at(pool, *question.text, question.cursor)
-    question = dataclasses.replace(question, marks=question.marks + has_text)
-    return (
-        jnp.where(has_text, byte, SPACE),
-        question,
-        dataclasses.replace(progress, time=progress.time + 1),
-    )
+    cursor = question.unpack().cursor
+    has_text = cursor < question.text.size
+    byte = jnp.where(has_text, question.text.byte_at(pool, cursor), SPACE)
+    progress = dataclasses.replace(progress, time=progress.time + 1)
+    return byte, question.move_cursor(has_text), progress

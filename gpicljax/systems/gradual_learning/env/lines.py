@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import tasks
-from gpicljax.systems.gradual_learning.env.conversation import QuestionParts, exact_question
-from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permute, word
+from gpicljax.systems.gradual_learning.env.conversation import (
+    Question,
+    QuestionSource,
+    exact_question,
+)
+from gpicljax.systems.gradual_learning.env.hashing import below, permute, word
 from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool
 
 # Numbers of an instance's draws; a question's come after them.
@@ -33,20 +36,13 @@ def _columns() -> tuple[np.ndarray, np.ndarray]:
     return rows.astype(np.int32), np.array(tokens, np.int32)
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> QuestionParts:
-    """Returns a question of such a task set.
-
-    Args:
-      seed: the instance's.
-      task: `int32[]`, index of the task set.
-      question: `int32[]`, its number in the instance.
-      corrected: of no effect here.
-    """
+def ask(source: QuestionSource, corrected: bool) -> Question:
+    """Returns a question of such a task set."""
     del corrected
     rows, tokens = (jnp.asarray(x) for x in _columns())
-    first, count, hidden = rows[task]
-    key = below(word(seed, _FIRST_QUESTION_DRAW + question), count)
-    partner = permute(word(seed, _PAIRING_DRAW), key, count)
+    first, count, hidden = rows[source.task]
+    key = below(word(source.seed, _FIRST_QUESTION_DRAW + source.number), count)
+    partner = permute(word(source.seed, _PAIRING_DRAW), key, count)
     answering = jnp.where(hidden == 1, partner, key)
     parts = exact_question(
         row_of(tokens[first + key, 0]), row_of(tokens[first + answering, 1]), tasks.GOOD_JOB

@@ -15,7 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import tasks
-from gpicljax.systems.gradual_learning.env.conversation import ANSWER, PATTERN, QuestionParts
+from gpicljax.systems.gradual_learning.env.conversation import (
+    ANSWER,
+    PATTERN,
+    Due,
+    Question,
+    QuestionSource,
+)
 from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permute, word
 from gpicljax.systems.gradual_learning.env.pool import shared_pool
 from gpicljax.systems.gradual_learning.env.tasks import (
@@ -198,18 +204,12 @@ def _numbers(
 
 
 @functools.partial(jax.jit, static_argnames="corrected")
-def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> QuestionParts:
-    """Returns a question of the mapping tasks.
-
-    Args:
-      seed: the instance's.
-      task: `int32[]`, index of the task set.
-      question: `int32[]`, its number in the instance.
-      corrected: whether the keys of a mapping are all different.
-    """
+def ask(source: QuestionSource, corrected: bool) -> Question:
+    """Returns a question of a mapping; if `corrected`, all keys of a mapping are different."""
+    seed, question = source.seed, source.number
     columns = tasks.table(corrected)
     table = [columns[name] for name in ("code", "marks", "style", "question", "answer")]
-    numbers = jnp.asarray(np.concatenate([x.reshape(len(x), -1) for x in table], 1))[task]
+    numbers = jnp.asarray(np.concatenate([x.reshape(len(x), -1) for x in table], 1))[source.task]
     code, marks, style, least, most = numbers[:5]
     row = _MappingSpec(code, least, most, (code == STRINGS) & (most > 1))
     keys, key = _draw_key(seed, row, question, corrected)
@@ -224,7 +224,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Qu
     end = jnp.where(marks & np.array([1, 2]) != 0, pool.token("."), 0)[:, None]
     room = jnp.zeros((2, ANSWER - 5), jnp.int32)
     rows = jnp.concatenate([begin, tokens[:, 1:], room, end], -1)
-    return QuestionParts(
+    return Question(
         text=rows[0],
         answer=rows[1],
         pattern=jnp.zeros(PATTERN, jnp.uint8),
@@ -232,25 +232,21 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Qu
         style=style,
         key=key,
         keys=keys,
+        cursor=jnp.zeros((), jnp.int32),
     )
 
 
-def before_feedback(seed: Seed, number: jax.Array, style: jax.Array) -> jax.Array:
-    """Returns the noise in front of a repeated answer.
-
-    Args:
-      seed: the instance's.
-      number: `int32[]`, the question's number in the instance.
-      style: `int32[]`, style of the feedback.
-
-    Returns:
-      `int32[2]`, tokens of up to four digits.
-    """
-    draws = word(seed, _draw_number(number, 1) + np.arange(3))
+def feedback(source: QuestionSource, style: jax.Array, due: Due) -> tuple[jax.Array, jax.Array]:
+    """Returns feedback, see `refill.Family`: up to four digits of noise before the answer."""
+    draws = word(source.seed, _draw_number(source.number - 1, 1) + np.arange(3))
     before = jnp.select(
         [style == tasks.ONE_BEFORE, style == tasks.PERHAPS_BEFORE, style == tasks.SOME_BEFORE],
         [jnp.int32(1), below(draws[0], 2), 2 + below(draws[0], 3)],
         0,
     )
     noise = below(draws[1], _power(before))
-    return _digit_tokens(before, noise, jnp.zeros((), jnp.int32))[:2]
+    tokens = _digit_tokens(before, noise, jnp.zeros((), jnp.int32))[:2]
+    may_shorten = style == tasks.SHORTENED_LATER
+    shortened = ((style == tasks.SHORTENED) | may_shorten) & due.is_correct
+    shortened = shortened | (may_shorten & due.is_reliable)
+    return tokens, jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))

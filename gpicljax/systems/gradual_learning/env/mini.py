@@ -20,7 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import tasks
-from gpicljax.systems.gradual_learning.env.conversation import QuestionParts, exact_question
+from gpicljax.systems.gradual_learning.env.conversation import (
+    Question,
+    QuestionSource,
+    exact_question,
+)
 from gpicljax.systems.gradual_learning.env.hashing import Seed, below, word
 from gpicljax.systems.gradual_learning.env.pool import row_of, running_sum, shared_pool
 
@@ -392,19 +396,15 @@ def _draw_string(
     )
 
 
-def ask(
-    seed: Seed, series: Seed, mini0_count: jax.Array, task: jax.Array, corrected: bool
-) -> QuestionParts:
+def ask(source: QuestionSource, corrected: bool) -> Question:
     """Returns a question of the mini tasks.
 
     Args:
-      seed: the instance's.
-      series: of the ten instances of mini0 that have their description in common.
-      mini0_count: `int32[]`, number of instances of mini0 before.
-      task: `int32[]`, index of the task set.
+      source: see there.
       corrected: without descriptions that consist of "anything", and with strings no longer than is
         asked for.
     """
+    seed, series, mini0_count, task, _ = source
     kind = jnp.asarray(tasks.table(corrected)["code"])[task]
     kind = jnp.where(kind == 5, 1 + below(word(seed, _KIND_DRAW), 4), kind)
     description_seed = Seed(

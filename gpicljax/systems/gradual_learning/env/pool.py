@@ -9,7 +9,7 @@ import functools
 import itertools
 import string
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -202,52 +202,44 @@ def count_reached(ends: jax.Array, place: jax.Array) -> jax.Array:
     return count
 
 
-def lay_out(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Lays tokens out in a row, in which `byte_at` finds any byte quickly.
+class Row(NamedTuple):
+    """Tokens one behind the other.
 
-    Args:
-      tokens: `int32[K]`, of at most 255 bytes together.
-
-    Returns:
-      `bases: int32[K]`, where each one's text begins in the pool less where it begins in the row;
-      and `ends: uint8[K]`, where it ends in the row.
+    Attributes:
+      tokens: `int32[K]`.
+      ends: `uint8[K]`, the byte at which each ends in the row, at most 255.
     """
-    return lay_out_in_two(tokens, tokens.shape[-1])
+
+    tokens: jax.Array
+    ends: jax.Array
+
+    @property
+    def size(self) -> jax.Array:
+        """Returns the number of bytes, `int32[]`."""
+        return self.ends[-1].astype(jnp.int32)
+
+    def byte_at(self, pool: jax.Array, place: jax.Array) -> jax.Array:
+        """Returns one byte, `int32[]`, of no meaning beyond the end.
+
+        Args:
+          pool: `uint8[...]`.
+          place: `int32[]`, from 0.
+        """
+        index = jnp.minimum(count_reached(self.ends, place), self.ends.shape[-1] - 1)
+        token, behind = self.tokens[index], self.ends[index].astype(jnp.int32) - place
+        pool = jnp.asarray(pool)
+        base = (token >> _LENGTH_BITS) + length(token) - behind
+        return pool[jnp.clip(base, 0, pool.shape[0] - 1)].astype(jnp.int32)
+
+    def render(self, pool: jax.Array, size: int) -> jax.Array:
+        """Returns the first `size` bytes, `uint8[size]`, 0 beyond the end."""
+        places = jnp.arange(size, dtype=jnp.int32)
+        row = jax.tree.map(jnp.asarray, self)
+        text = jax.vmap(lambda place: row.byte_at(pool, place))(places)
+        return jnp.where(places < self.size, text, 0).astype(jnp.uint8)
 
 
-def lay_out_in_two(tokens: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
-    """Returns `lay_out` of the first tokens and of the others, one behind the other."""
-    apart = np.arange(tokens.shape[-1]) >= first
-    ends = running_sum(length(tokens), apart[:, None] == apart)
-    return (tokens >> _LENGTH_BITS) - (ends - length(tokens)), ends.astype(jnp.uint8)
-
-
-def row_tokens(bases: jax.Array, ends: jax.Array) -> jax.Array:
-    """Returns the tokens, `int32[K]`, that `lay_out` was given."""
-    ends = ends.astype(jnp.int32)
-    starts = jnp.concatenate([jnp.zeros(1, jnp.int32), ends[:-1]])
-    tokens = (bases + starts << _LENGTH_BITS) + ends - starts
-    return jnp.where(ends > starts, tokens, 0)
-
-
-def byte_at(pool: jax.Array, bases: jax.Array, ends: jax.Array, place: jax.Array) -> jax.Array:
-    """Returns one byte of tokens in a row, `int32[]`, of no meaning beyond their end.
-
-    Args:
-      pool: `uint8[...]`.
-      bases: `int32[K]`, and
-      ends: `uint8[K]`, see `laid`.
-      place: `int32[]`, from 0.
-    """
-    index = count_reached(ends, place)
-    base = bases[jnp.minimum(index, ends.shape[-1] - 1)]
-    pool = jnp.asarray(pool)
-    return pool[jnp.clip(base + place, 0, pool.shape[0] - 1)].astype(jnp.int32)
-
-
-def render(pool: jax.Array, bases: jax.Array, ends: jax.Array, size: int) -> jax.Array:
-    """Returns the first `size` bytes of tokens in a row, `uint8[size]`, 0 beyond the end."""
-    places = jnp.arange(size, dtype=jnp.int32)
-    bases, ends = jnp.asarray(bases), jnp.asarray(ends)
-    text = jax.vmap(lambda place: byte_at(pool, bases, ends, place))(places)
-    return jnp.where(places < ends[-1], text, 0).astype(jnp.uint8)
+def row_ends(tokens: jax.Array, *sizes: int) -> jax.Array:
+    """Returns the ends, see `Row`, of rows of these sizes that stand side by side, `uint8[K]`."""
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    return running_sum(length(tokens), rows[:, None] == rows).astype(jnp.uint8)

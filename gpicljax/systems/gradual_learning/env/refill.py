@@ -13,7 +13,6 @@ import numpy as np
 from gpicljax.batching import make_switch_compacted, select
 from gpicljax.systems.gradual_learning.env import (
     arithmetic,
-    bits,
     blocks,
     lines,
     mapping,
@@ -25,108 +24,81 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     ANSWER,
     PATTERN,
     TEXT,
+    Due,
+    PackedQuestion,
     Question,
-    QuestionParts,
-    make_question,
+    QuestionSource,
+    pack,
+    pack_question,
+    unpack,
 )
 from gpicljax.systems.gradual_learning.env.hashing import Seed
-from gpicljax.systems.gradual_learning.env.pool import row_of, row_tokens, shared_pool, token_prefix
-
-_FLAG_COUNT = 6
+from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool, token_prefix
 
 
-class DueText(NamedTuple):
-    """The text that is due in a stream.
+class Family(NamedTuple):
+    """The generator of a family's questions.
 
     Attributes:
-      seed: the seed of the instance.
-      series: the seed of the description that mini0 shows ten times.
-      mini0_count: `int32[]`, the number of instances of mini0 before.
-      task: `int32[]`, index of the task set.
-      number: `int32[]`, the number of the question that is due.
-      is_feedback_due: `bool[]`, whether feedback on the last question is due.
-      is_correct: `bool[]`, whether the last question was answered correctly.
-      is_reliable: `bool[]`, whether recent answers have ended with their periods.
-      is_late: `bool[]`, whether time ran out with a right answer.
-      is_question_due: `bool[]`, whether a question is due.
-      keeps_text: `bool[]`, whether the rest of the text is said first; with `is_question_due`, the
-        question is a stream's first one, of which `first_question` has said a byte.
+      ask: returns a question from its source, and whether rules are corrected.
+      feedback: returns feedback on the last question from the next one's source, the last one's
+        style and what is due: tokens before the answer, and how much of the answer follows, 0 for
+        none, 1 for an answer without its period, 2 for all of it, -1 for no feedback at all; None
+        for the mini tasks, which have feedback of their own.
+      period: N where about one stream in N needs a question per step.
     """
 
-    seed: Seed
-    series: Seed
-    mini0_count: jax.Array
-    task: jax.Array
-    number: jax.Array
-    is_feedback_due: jax.Array
-    is_correct: jax.Array
-    is_reliable: jax.Array
-    is_late: jax.Array
-    is_question_due: jax.Array
-    keeps_text: jax.Array
+    ask: Callable[..., Question]
+    feedback: Callable[..., tuple[jax.Array, Any]] | None
+    period: int
 
 
-def _pack_due(due: DueText) -> jax.Array:
-    """Returns the due text as one row, `int32[8]`, so that one array is gathered from."""
-    flags = bits.pack(due[-_FLAG_COUNT:], (1,) * _FLAG_COUNT)
-    words = [jax.lax.bitcast_convert_type(part, jnp.int32) for part in (*due.seed, *due.series)]
-    return jnp.stack([*words, *due[2:-_FLAG_COUNT], flags])
+_GENERATORS = {
+    tasks.MAPPING: Family(mapping.ask, mapping.feedback, 16),
+    tasks.SENTENCES: Family(sentences.ask, sentences.feedback, 128),
+    tasks.MINI: Family(mini.ask, None, 512),
+    tasks.ARITHMETIC: Family(arithmetic.ask, arithmetic.feedback, 128),
+    tasks.BLOCKS: Family(blocks.ask, blocks.feedback, 128),
+    tasks.LINES: Family(lines.ask, sentences.feedback, 16),
+}
 
 
-def _unpack_due(row: jax.Array) -> DueText:
-    """Returns the due text of a row."""
-    words = jax.lax.bitcast_convert_type(row[:4], jnp.uint32)
-    flags = [flag == 1 for flag in bits.unpack(row[-1], (1,) * _FLAG_COUNT)]
-    return DueText(Seed(*words[:2]), Seed(*words[2:]), *row[4:-1], *flags)
-
-
-def empty_question() -> Question:
+def empty_question() -> PackedQuestion:
     """Returns a question without text."""
-    return Question(
+    return PackedQuestion(
         tokens=jnp.zeros(TEXT + ANSWER, jnp.int32),
         bytes=jnp.zeros(TEXT + ANSWER + PATTERN, jnp.uint8),
         marks=jnp.zeros((), jnp.int32),
     )
 
 
-def _with_text(parts: QuestionParts, text: jax.Array, cursor: Any) -> Question:
-    """Returns the question with this text to be said."""
-    marks = parts.acceptor, parts.style, parts.key, parts.keys
-    return make_question(text, parts.answer, parts.pattern, cursor, *marks)
-
-
-def first_question(corrected: bool, families: tuple[int, ...], due: DueText) -> Question:
+def first_question(
+    corrected: bool, families: tuple[int, ...], source: QuestionSource
+) -> PackedQuestion:
     """Returns a stream's first question, of which the first byte is said, for mappings whole.
 
     No reply to the first byte of a longer question is an answer. So `refill_question` makes the
     rest at the first step, together with the questions of other streams, and programs contain its
     generators once. Mappings have questions of one byte.
     """
-    family = jnp.asarray(tasks.table(corrected)["family"])[due.task]
-    arguments = due.seed, due.task, due.number, corrected
+    family = jnp.asarray(tasks.table(corrected)["family"])[source.task]
     token = jnp.full((), shared_pool().token(mini.TEXTS[0]), jnp.int32)
-    if tasks.SENTENCES in families:
-        token = jnp.where(family == tasks.SENTENCES, sentences.first_token(*arguments), token)
-    if tasks.ARITHMETIC in families:
-        token = jnp.where(family == tasks.ARITHMETIC, shared_pool().token(arithmetic.LEAD), token)
-    if tasks.BLOCKS in families:
-        token = jnp.where(family == tasks.BLOCKS, blocks.first_token(due.task, corrected), token)
-    if tasks.LINES in families:
-        first_token = lines.ask(*arguments).text[0]
-        token = jnp.where(family == tasks.LINES, first_token, token)
+    first_tokens: dict[int, Callable[[], Any]] = {
+        tasks.SENTENCES: lambda: sentences.first_token(source, corrected),
+        tasks.ARITHMETIC: lambda: shared_pool().token(arithmetic.LEAD),
+        tasks.BLOCKS: lambda: blocks.first_token(source.task, corrected),
+        tasks.LINES: lambda: lines.ask(source, corrected).text[0],
+    }
+    for number, first_token in first_tokens.items():
+        if number in families:
+            token = jnp.where(family == number, first_token(), token)
     text = _text(token_prefix(token, 1), shared_pool().token(" "))
-    answer, pattern, zero = (
-        jnp.zeros(ANSWER, jnp.int32),
-        jnp.zeros(PATTERN, jnp.uint8),
-        jnp.zeros((), jnp.int32),
-    )
-    parts = QuestionParts(text, answer, pattern, zero, zero, zero, zero)
+    question = empty_question().unpack()._replace(text=text)
     if tasks.MAPPING in families:
-        mapping_parts = mapping.ask(*arguments)
-        is_mapping = family == tasks.MAPPING
-        text = jnp.where(is_mapping, _text(mapping_parts.text), text)
-        parts = select(is_mapping, mapping_parts, parts._replace(text=mapping_parts.text))
-    return _with_text(parts, text, 1)
+        whole = mapping.ask(source, corrected)
+        whole = whole._replace(text=_text(whole.text))
+        question = select(family == tasks.MAPPING, whole, question)
+    return pack_question(question._replace(cursor=jnp.ones((), jnp.int32)))
 
 
 def _text(*tokens: Any) -> jax.Array:
@@ -135,148 +107,98 @@ def _text(*tokens: Any) -> jax.Array:
     return row_of(row, np.zeros(TEXT - len(row)))
 
 
-def _replace_question(
-    due: DueText, old: Question, text: jax.Array, answer: jax.Array, parts: QuestionParts
-) -> Question:
-    """Returns the question, or the old one if none is due, with this text to be said.
-
-    `answer` is `int32[ANSWER]`, the tokens of the old question's answer.
-    """
-    old_parts = QuestionParts(text, answer, old.pattern, old.acceptor, old.style, old.key, old.keys)
-    parts = select(due.is_question_due, parts._replace(text=text), old_parts)
-    return _with_text(parts, text, jnp.where(due.keeps_text, old.cursor, 0))
-
-
 def _join_feedback(
-    due: DueText, old: Question, before: jax.Array, answer_part: Any, parts: QuestionParts
-) -> Question:
-    """Returns the question after feedback: `before`, the answer or a part of it, and the question.
-
-    `before` is `int32[N]`, tokens. `answer_part` is 0 for no answer, 1 for an answer without its
-    period, 2 for all of it, -1 for no feedback.
-    """
-    has_feedback = due.is_feedback_due & (answer_part >= 0)
+    due: Due, last: Question, before: jax.Array, answer_part: Any, question: Question
+) -> jax.Array:
+    """Returns tokens of feedback, see `Family.feedback`, and of the question, as far as due."""
+    has_feedback = due.feedback & (answer_part >= 0)
     has_part = [
         has_feedback,
         has_feedback & (answer_part > 0),
         has_feedback & (answer_part == 2),
-        has_feedback & (old.style != tasks.BARE),
-        due.is_question_due,
+        has_feedback & (last.style != tasks.BARE),
+        due.question,
     ]
     part_bits = sum(bit.astype(jnp.int32) << number for number, bit in enumerate(has_part))
-    answer = row_tokens(*old.answer)
-    text = _text(before, answer, shared_pool().token(";"), parts.text)
+    text = _text(before, last.answer, shared_pool().token(";"), question.text)
     # The part, one of five, to which each token belongs.
     part_of_token = np.full(TEXT, 4, np.int32)
     part_of_token[: len(before) + ANSWER + 1] = [0] * len(before) + [1] * (ANSWER - 1) + [2, 3]
-    return _replace_question(
-        due, old, jnp.where(part_bits >> part_of_token & 1 == 1, text, 0), answer, parts
-    )
+    return jnp.where(part_bits >> part_of_token & 1 == 1, text, 0)
 
 
-def _mapping(corrected: bool, due: DueText, old: Question) -> Question:
-    style = old.style
-    may_shorten = style == tasks.SHORTENED_LATER
-    shortened = ((style == tasks.SHORTENED) | may_shorten) & due.is_correct
-    shortened = shortened | (may_shorten & due.is_reliable)
-    answer_part = jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))
-    before = mapping.before_feedback(due.seed, due.number - 1, style)
-    return _join_feedback(
-        due, old, before, answer_part, mapping.ask(due.seed, due.task, due.number, corrected)
-    )
-
-
-def _sentences(composition: str, corrected: bool, due: DueText, old: Question) -> Question:
-    before, repeats_answer = sentences.before_feedback(old.style, due.is_correct)
-    unfinished = old.style == tasks.GOOD_JOB_UNFINISHED
-    answer_part = jnp.where(repeats_answer, jnp.where(unfinished, 1, 2), 0)
-    parts = sentences.ask(due.seed, due.task, due.number, corrected, composition)
-    return _join_feedback(due, old, row_of(before), answer_part, parts)
-
-
-def _lines(corrected: bool, due: DueText, old: Question) -> Question:
-    before, repeats_answer = sentences.before_feedback(old.style, due.is_correct)
-    parts = lines.ask(due.seed, due.task, due.number, corrected)
-    return _join_feedback(due, old, row_of(before), jnp.where(repeats_answer, 2, 0), parts)
-
-
-def _mini(corrected: bool, due: DueText, old: Question) -> Question:
-    parts = mini.ask(due.seed, due.series, due.mini0_count, due.task, corrected)
-    answer = row_tokens(*old.answer)
-    verdict = jnp.where(due.is_question_due, parts.answer[0], answer[0])
-    message = mini.feedback(due.seed, verdict, due.is_correct)
-    question = jnp.where(due.is_question_due, _text(parts.text), 0)
+def _join_mini_feedback(seed: Seed, due: Due, last: Question, question: Question) -> jax.Array:
+    """Returns tokens of the rest of the text and feedback, or of the question, as far as due."""
+    verdict = jnp.where(due.question, question.answer[0], last.answer[0])
     # The rest of the text is said first; three messages have their places at the end.
-    left = jnp.where(due.is_question_due, question, row_tokens(*old.text))
-    left = jnp.where(due.keeps_text, left, 0)
-    wrong = mini.feedback(due.seed, verdict, jnp.zeros((), bool))
+    asked = jnp.where(due.question, _text(question.text), 0)
+    left = jnp.where(due.rest, jnp.where(due.question, asked, last.text), 0)
+    wrong = mini.feedback(seed, verdict, jnp.zeros((), bool))
     left = jnp.where((np.arange(TEXT) == TEXT - 3) & due.is_late, wrong, left)
     free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
-    text = jnp.where(np.arange(TEXT) == free, message, left)
-    return _replace_question(
-        due, old, jnp.where(due.is_feedback_due, text, question), answer, parts
-    )
+    message = mini.feedback(seed, verdict, due.is_correct)
+    return jnp.where(due.feedback, jnp.where(np.arange(TEXT) == free, message, left), asked)
 
 
-def _arithmetic(corrected: bool, due: DueText, old: Question) -> Question:
-    is_statement = old.style == tasks.STATEMENT
-    statement = arithmetic.statement(due.seed, due.number - 1, due.is_correct)
-    before, _ = sentences.before_feedback(old.style, due.is_correct)
-    answer_part = jnp.where(is_statement | due.is_correct, 0, 2)
-    parts = arithmetic.ask(due.seed, due.task, due.number, corrected)
-    return _join_feedback(
-        due, old, row_of(jnp.where(is_statement, statement, before)), answer_part, parts
-    )
+def _make_question(
+    family: int, corrected: bool, composition: str, row: jax.Array, last: PackedQuestion
+) -> PackedQuestion:
+    """Returns the last question, or a new one if it is due, with the due text to be said."""
+    (source, due), old = _unpack_due(row), last.unpack()
+    ask, feedback, _ = _GENERATORS[family]
+    options = {"composition": composition} if family == tasks.SENTENCES else {}
+    question = ask(source, corrected, **options)
+    if feedback is None:
+        text = _join_mini_feedback(source.seed, due, old, question)
+    else:
+        text = _join_feedback(due, old, *feedback(source, old.style, due), question)
+    fields = select(due.question, question._replace(text=text), old)
+    cursor = jnp.where(due.rest, old.cursor, 0)
+    return pack_question(fields._replace(text=text, cursor=cursor))
 
 
-def _blocks(corrected: bool, due: DueText, old: Question) -> Question:
-    before = jnp.where(
-        due.is_correct, shared_pool().token(blocks.YES), shared_pool().token(blocks.NO)
-    )
-    answer_part = jnp.where(due.is_correct, 0, 2)
-    parts = blocks.ask(due.seed, due.task, due.number, corrected)
-    return _join_feedback(due, old, row_of(before), answer_part, parts)
+def _pack_due(source: QuestionSource, due: Due) -> jax.Array:
+    """Returns what is due as one row, `int32[8]`, so that one array is gathered from."""
+    seeds = [
+        jax.lax.bitcast_convert_type(part, jnp.int32) for part in (*source.seed, *source.series)
+    ]
+    return jnp.stack([*seeds, *source[2:], pack(due, (1,) * len(due))])
 
 
-_GENERATORS: dict[int, tuple[Callable[..., Question], int]] = {
-    tasks.MAPPING: (_mapping, 16),
-    tasks.SENTENCES: (_sentences, 128),
-    tasks.MINI: (_mini, 512),
-    tasks.ARITHMETIC: (_arithmetic, 128),
-    tasks.BLOCKS: (_blocks, 128),
-    tasks.LINES: (_lines, 16),
-}
-"""Each family's generator, and N where about one stream in N needs a question per step."""
+def _unpack_due(row: jax.Array) -> tuple[QuestionSource, Due]:
+    """Returns what is due of a row."""
+    seeds = jax.lax.bitcast_convert_type(row[:4], jnp.uint32)
+    due = Due(*(flag == 1 for flag in unpack(row[-1], (1,) * len(Due._fields))))
+    return QuestionSource(Seed(*seeds[:2]), Seed(*seeds[2:]), *row[4:-1]), due
 
 
 def refill_question(
-    corrected: bool, families: tuple[int, ...], composition: str, due: DueText, old: Question
-) -> Question:
+    corrected: bool,
+    families: tuple[int, ...],
+    composition: str,
+    source: QuestionSource,
+    due: Due,
+    last: PackedQuestion,
+) -> PackedQuestion:
     """Returns the question with the due text in it; streams without due text cost nothing."""
     kinds = np.zeros(len(_GENERATORS), np.int32)
     kinds[list(families)] = 1 + np.arange(len(families))
-    family = jnp.asarray(tasks.table(corrected)["family"])[due.task]
-    kind = jnp.where(due.is_feedback_due | due.is_question_due, jnp.asarray(kinds)[family], 0)
-    return _make_refiller(corrected, families, composition)(kind, old, _pack_due(due), old)
+    family = jnp.asarray(tasks.table(corrected)["family"])[source.task]
+    kind = jnp.where(due.feedback | due.question, jnp.asarray(kinds)[family], 0)
+    return _make_refiller(corrected, families, composition)(
+        kind, last, _pack_due(source, due), last
+    )
 
 
 @functools.cache
 def _make_refiller(
     corrected: bool, families: tuple[int, ...], composition: str
-) -> Callable[..., Question]:
-    sentences_, period = _GENERATORS[tasks.SENTENCES]
-    partial_makers = {tasks.SENTENCES: (functools.partial(sentences_, composition), period)}
-    makers: list[Any] = [partial_makers.get(family, _GENERATORS[family]) for family in families]
-
+) -> Callable[..., PackedQuestion]:
     def groups(size: int) -> tuple[int, ...]:
-        return tuple(max(8, size // part) for _, part in makers)
+        return tuple(max(8, size // _GENERATORS[family].period) for family in families)
 
-    def refill_row(make: Callable[..., Question], row: jax.Array, old: Question) -> Question:
-        return make(corrected, _unpack_due(row), old)
-
-    return make_switch_compacted(
-        [functools.partial(refill_row, make) for make, _ in makers], groups
-    )
+    makers = [functools.partial(_make_question, x, corrected, composition) for x in families]
+    return make_switch_compacted(makers, groups)
 
 
 @functools.cache

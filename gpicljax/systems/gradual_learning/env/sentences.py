@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import conversation, tasks
-from gpicljax.systems.gradual_learning.env.conversation import QuestionParts
-from gpicljax.systems.gradual_learning.env.hashing import Seed
-from gpicljax.systems.gradual_learning.env.pool import JOINTS, SYNONYMS, shared_pool
+from gpicljax.systems.gradual_learning.env.conversation import Due, Question, QuestionSource
+from gpicljax.systems.gradual_learning.env.pool import JOINTS, SYNONYMS, row_of, shared_pool
 from gpicljax.systems.gradual_learning.env.slots import command_slots, draw_sentence, fill_slots
 from gpicljax.systems.gradual_learning.env.templates import (
     ANNOUNCED,
@@ -76,20 +75,16 @@ def texts() -> list[str]:
     return [*synonyms, *links, *sequences, *JOINTS, *PAIRS, *TRIPLES, *literals, "true", "false"]
 
 
-def ask(
-    seed: Seed, task: jax.Array, question: jax.Array, corrected: bool, composition: str = "all"
-) -> QuestionParts:
+def ask(source: QuestionSource, corrected: bool, composition: str = "all") -> Question:
     """Returns a question of the tasks with sentences.
 
     Args:
-      seed: the instance's.
-      task: `int32[]`, index of the task set.
-      question: `int32[]`, its number in the instance.
+      source: see there.
       corrected: without the reference's slips: spaces in front of micro13.1's questions, feedback
         without periods, and parts of answers that pass for the whole.
       composition: which operands go with operations, see `composition.second_operands`; or `"all"`.
     """
-    sentence = draw_sentence(seed, task, question, corrected, composition)
+    sentence = draw_sentence(source, corrected, composition)
     names, questions, answers = _parsed_templates()
     slots, values, fields = fill_slots(sentence)
     # A literal is itself, a slot its place.
@@ -107,7 +102,7 @@ def ask(
             styles[list(TEMPLATES).index(name)] = tasks.GOOD_JOB_UNFINISHED
     row = jnp.asarray(np.array([acceptors, styles], np.int32))[:, sentence.template]
     width = questions.shape[1]
-    return QuestionParts(
+    return Question(
         text=tokens[:width],
         answer=tokens[width:],
         pattern=fields["pattern"].astype(jnp.uint8),
@@ -115,15 +110,16 @@ def ask(
         style=row[1],
         key=fields["key"],
         keys=fields["keys"],
+        cursor=jnp.zeros((), jnp.int32),
     )
 
 
-def first_token(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> jax.Array:
+def first_token(source: QuestionSource, corrected: bool) -> jax.Array:
     """Returns the token that a question begins with.
 
     Only commands, and what is announced, are slots there.
     """
-    sentence = draw_sentence(seed, task, question, corrected)
+    sentence = draw_sentence(source, corrected)
     names, questions, _ = _parsed_templates()
     lead = 0 if corrected else shared_pool().token(" ")
     slots = {name: row[i] for group, row in command_slots(sentence) for i, name in enumerate(group)}
@@ -150,10 +146,11 @@ def _feedback_tokens() -> np.ndarray:
     )
 
 
-def before_feedback(style: jax.Array, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the token of feedback before an answer, and whether the answer is repeated."""
+def feedback(source: QuestionSource, style: jax.Array, due: Due) -> tuple[jax.Array, jax.Array]:
+    """Returns feedback, see `refill.Family`: a verdict, and often the answer."""
+    del source
     index = jnp.clip(style - tasks.GOOD_JOB, 0, len(FEEDBACK) - 1)
     repeats_answer = jnp.asarray(np.array([FEEDBACK[s][2] for s in sorted(FEEDBACK)]))[index]
-    return jnp.asarray(_feedback_tokens())[
-        index, (~correct).astype(jnp.int32)
-    ], repeats_answer | ~correct
+    verdict = jnp.asarray(_feedback_tokens())[index, (~due.is_correct).astype(jnp.int32)]
+    answer_part = jnp.where(style == tasks.GOOD_JOB_UNFINISHED, 1, 2)
+    return row_of(verdict), jnp.where(repeats_answer | ~due.is_correct, answer_part, 0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpicljax.systems.gradual_learning.env import tasks
 from gpicljax.systems.gradual_learning.env.composition import OPERATIONS, second_operands
-from gpicljax.systems.gradual_learning.env.conversation import PATTERN
+from gpicljax.systems.gradual_learning.env.conversation import PATTERN, QuestionSource
 from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permute, word
 from gpicljax.systems.gradual_learning.env.pool import (
     FREQUENT,
@@ -136,11 +136,10 @@ class Sentence(NamedTuple):
         return self.draws[np.array(indices)]
 
 
-def draw_sentence(
-    seed: Seed, task: jax.Array, question: jax.Array, corrected: bool, composition: str = "all"
-) -> Sentence:
+def draw_sentence(source: QuestionSource, corrected: bool, composition: str = "all") -> Sentence:
     """Draws the sentence of this number; arguments as of `sentences.ask`."""
-    kind = jnp.asarray(tasks.table(corrected)["code"])[task]
+    seed, question = source.seed, source.number
+    kind = jnp.asarray(tasks.table(corrected)["code"])[source.task]
     names, plan = _draw_plan()
     base = _QUESTION_DRAWS + question * _PER_QUESTION
     bits = word(seed, jnp.where(plan["fixed"], 0, base) + plan["number"])
@@ -197,7 +196,7 @@ def _draw_template(sentence: Sentence) -> jax.Array:
 def fill_slots(sentence: Sentence) -> tuple[tuple[str, ...], jax.Array, dict[str, jax.Array]]:
     """Returns the names of all slots, their tokens, and the other fields of a question.
 
-    These are `pattern: int32[PATTERN]`, `key` and `keys: int32[]`; see `QuestionParts`.
+    These are `pattern: int32[PATTERN]`, `key` and `keys: int32[]`; see `Question`.
     """
     logic = _draw_logic(sentence)
     places = _word_places(sentence)
@@ -449,7 +448,7 @@ def _triple_letters(number: jax.Array) -> jax.Array:
 def _sequence_slots(sentence: Sentence, pair: jax.Array) -> tuple[Slots, dict[str, jax.Array]]:
     """Returns a pair of the map and two neighbours of the sequence; their key and all keys.
 
-    See `conversation.QuestionParts` for `key` and `keys`.
+    See `conversation.Question` for `key` and `keys`.
     """
     pool = shared_pool()
     sequence, backwards = sentence.outcomes("sequence"), sentence.outcomes("backwards") > 0

@@ -406,7 +406,7 @@ def table(corrected: bool) -> dict[str, np.ndarray]:
             tolerance=task.tolerance,
             needed=1 if mini else 10,
             fatal=int(mini and corrected),
-            patience=3_000 if mini else 10_000,
+            patience=3 if mini else 10,
             mini=int(mini and not corrected),
             lenient=int(corrected and ends),
             letters=int(symbols),

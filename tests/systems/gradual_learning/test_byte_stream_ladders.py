@@ -9,13 +9,13 @@ import pytest
 
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
-from gpicljax.systems.gradual_learning.env.ladders import ARITHMETIC
 from gpicljax.systems.gradual_learning.env.tasks import (
     ALL_NAMES,
     ARITHMETIC_NAMES,
     BLOCKS_NAMES,
     TASK_SETS,
 )
+from gpicljax.systems.gradual_learning.env.templates import ARITHMETIC
 
 NAMES = ARITHMETIC_NAMES + BLOCKS_NAMES
 STEPS = 1_700

@@ -1,6 +1,6 @@
 """Questions of arithmetic1 to arithmetic14: expressions, decimal and then hexadecimal.
 
-Which expressions a task set has is said in `ladders.ARITHMETIC`.
+Which expressions a task set has is said in `templates.ARITHMETIC`.
 
 Source: the challenge's document, section A.1.6.1.
 """
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.systems.gradual_learning.env import ladders, sentences, tasks
+from gpicljax.systems.gradual_learning.env import sentences, tasks, templates
 from gpicljax.systems.gradual_learning.env.conversation import (
     Due,
     Question,
@@ -41,14 +41,14 @@ def _columns() -> dict[str, np.ndarray]:
     """Returns the ladder as columns, a row for each rung."""
     plain = ("base", "digits", "groups", "variable", "counted", "worked_out")
     columns: dict[str, Any] = {
-        n: [int(getattr(rung, n)) for rung in ladders.ARITHMETIC] for n in plain
+        n: [int(getattr(rung, n)) for rung in templates.ARITHMETIC] for n in plain
     }
     columns |= {
-        n: [rung.operands[i] for rung in ladders.ARITHMETIC]
+        n: [rung.operands[i] for rung in templates.ARITHMETIC]
         for i, n in enumerate(("fewest", "most"))
     }
     # Each operator as often as the others of its rung.
-    cycles = [(4 * rung.operators)[:4] for rung in ladders.ARITHMETIC]
+    cycles = [(4 * rung.operators)[:4] for rung in templates.ARITHMETIC]
     columns["operators"] = [[OPERATORS.index(x) for x in cycle] for cycle in cycles]
     return {name: np.array(column, np.int32) for name, column in columns.items()}
 
@@ -176,7 +176,7 @@ def ask(source: QuestionSource, corrected: bool) -> Question:
     counted = rung["counted"] == 1
     head = (*_number_tokens(size, ten, 1), pool.token(" "))
     answer = [*(jnp.where(counted, x, 0) for x in head), *_number_tokens(value, ten, 3)]
-    style = jnp.where(rung["worked_out"] == 1, tasks.STATEMENT, tasks.GOOD_JOB)
+    style = jnp.where(rung["worked_out"] == 1, templates.STATEMENT, templates.GOOD_JOB)
     return exact_question(row_of(*text), row_of(*answer), style)
 
 
@@ -186,6 +186,6 @@ def feedback(source: QuestionSource, style: jax.Array, due: Due) -> tuple[jax.Ar
     draw = below(word(source.seed, _VERDICT_DRAWS + source.number - 1), _VERDICT_VARIANTS)
     statement = jnp.asarray(np.array(tokens, np.int32))[due.is_correct.astype(jnp.int32), draw]
     words_before, _ = sentences.feedback(source, style, due)
-    is_statement = style == tasks.STATEMENT
+    is_statement = style == templates.STATEMENT
     before = jnp.where(is_statement, statement, words_before)
     return before, jnp.where(is_statement | due.is_correct, 0, 2)

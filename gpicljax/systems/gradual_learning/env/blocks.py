@@ -1,6 +1,6 @@
 """Questions of blocks1 to blocks10: conversations about objects and where they are.
 
-What a task set asks is said in `ladders.BLOCKS`.
+What a task set asks is said in `templates.BLOCKS`.
 
 Source: the challenge's document, section A.1.6.2.
 """
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.systems.gradual_learning.env import ladders, tasks
+from gpicljax.systems.gradual_learning.env import tasks, templates
 from gpicljax.systems.gradual_learning.env.conversation import (
     Due,
     Question,
@@ -23,8 +23,8 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     exact_question,
 )
 from gpicljax.systems.gradual_learning.env.hashing import Seed, below, word
-from gpicljax.systems.gradual_learning.env.ladders import COUNT, OBJECT, TURNS, WHETHER
 from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool
+from gpicljax.systems.gradual_learning.env.templates import COUNT, OBJECT, TURNS, WHETHER
 
 SIZES = ("SMALL", "LARGE")
 COLOURS = ("RED", "GREEN", "BLUE", "YELLOW")
@@ -63,9 +63,9 @@ def texts() -> list[str]:
 
 @functools.cache
 def _columns() -> dict[str, np.ndarray]:
-    names = [name for name in ladders.Conversations._fields if name != "title"]
+    names = [name for name in templates.Conversations._fields if name != "title"]
     return {
-        n: np.array([int(getattr(rung, n)) for rung in ladders.BLOCKS], np.int32) for n in names
+        n: np.array([int(getattr(rung, n)) for rung in templates.BLOCKS], np.int32) for n in names
     }
 
 
@@ -98,13 +98,14 @@ def _events(seed: Seed, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _first_tokens() -> jax.Array:
     """Returns the first token of each rung's questions."""
-    texts = [("see: ", "put: ")[rung.placed] for rung in ladders.BLOCKS]
+    texts = [("see: ", "put: ")[rung.placed] for rung in templates.BLOCKS]
     return _format_tokens("{}", texts)
 
 
 def first_token(task: jax.Array, corrected: bool) -> jax.Array:
     """Returns the token that an instance's first question begins with."""
-    return _first_tokens()[jnp.asarray(tasks.table(corrected)["code"])[task] % len(ladders.BLOCKS)]
+    code = jnp.asarray(tasks.table(corrected)["code"])[task]
+    return _first_tokens()[code % len(templates.BLOCKS)]
 
 
 def ask(source: QuestionSource, corrected: bool) -> Question:
@@ -211,7 +212,7 @@ def ask(source: QuestionSource, corrected: bool) -> Question:
         plain_names[attribute, target[attribute]],
     )
     answer = [begin, *(jnp.where(whole_object, space_and_names[k][target[k]], 0) for k in (0, 1))]
-    return exact_question(row, row_of(*answer), tasks.YES_OR_NO)
+    return exact_question(row, row_of(*answer), templates.YES_OR_NO)
 
 
 def feedback(source: QuestionSource, style: jax.Array, due: Due) -> tuple[jax.Array, jax.Array]:

@@ -7,7 +7,7 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.systems.gradual_learning.env import tasks
+from gpicljax.systems.gradual_learning.env import tasks, templates
 from gpicljax.systems.gradual_learning.env.conversation import (
     Question,
     QuestionSource,
@@ -45,7 +45,7 @@ def ask(source: QuestionSource, corrected: bool) -> Question:
     partner = permute(word(source.seed, _PAIRING_DRAW), key, count)
     answering = jnp.where(hidden == 1, partner, key)
     parts = exact_question(
-        row_of(tokens[first + key, 0]), row_of(tokens[first + answering, 1]), tasks.GOOD_JOB
+        row_of(tokens[first + key, 0]), row_of(tokens[first + answering, 1]), templates.GOOD_JOB
     )
     # Keys are told apart where they have to be learnt.
     keys = jnp.where(hidden == 1, (1 << count) - 1, 0)

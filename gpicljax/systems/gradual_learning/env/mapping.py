@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.systems.gradual_learning.env import tasks
+from gpicljax.systems.gradual_learning.env import tasks, templates
 from gpicljax.systems.gradual_learning.env.conversation import (
     ANSWER,
     PATTERN,
@@ -240,13 +240,13 @@ def feedback(source: QuestionSource, style: jax.Array, due: Due) -> tuple[jax.Ar
     """Returns feedback, see `refill.Family`: up to four digits of noise before the answer."""
     draws = word(source.seed, _draw_number(source.number - 1, 1) + np.arange(3))
     before = jnp.select(
-        [style == tasks.ONE_BEFORE, style == tasks.PERHAPS_BEFORE, style == tasks.SOME_BEFORE],
+        [style == x for x in templates.WITH_DIGITS],
         [jnp.int32(1), below(draws[0], 2), 2 + below(draws[0], 3)],
         0,
     )
     noise = below(draws[1], _power(before))
     tokens = _digit_tokens(before, noise, jnp.zeros((), jnp.int32))[:2]
-    may_shorten = style == tasks.SHORTENED_LATER
-    shortened = ((style == tasks.SHORTENED) | may_shorten) & due.is_correct
+    may_shorten = style == templates.SHORTENED_LATER
+    shortened = ((style == templates.SHORTENED) | may_shorten) & due.is_correct
     shortened = shortened | (may_shorten & due.is_reliable)
-    return tokens, jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))
+    return tokens, jnp.where(style == templates.NONE, -1, jnp.where(shortened, 1, 2))

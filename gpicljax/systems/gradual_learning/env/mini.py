@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.systems.gradual_learning.env import tasks
+from gpicljax.systems.gradual_learning.env import tasks, templates
 from gpicljax.systems.gradual_learning.env.conversation import (
     Question,
     QuestionSource,
@@ -446,7 +446,7 @@ def ask(source: QuestionSource, corrected: bool) -> Question:
         token("."),
     )
     verdict = jnp.where(is_member, token("true"), token("false"))
-    return exact_question(text, row_of(verdict), tasks.VERDICT)
+    return exact_question(text, row_of(verdict), templates.VERDICT)
 
 
 def feedback(seed: Seed, answer: jax.Array, correct: jax.Array) -> jax.Array:

@@ -19,6 +19,7 @@ from gpicljax.systems.gradual_learning.env import (
     mini,
     sentences,
     tasks,
+    templates,
 )
 from gpicljax.systems.gradual_learning.env.conversation import (
     ANSWER,
@@ -116,7 +117,7 @@ def _join_feedback(
         has_feedback,
         has_feedback & (answer_part > 0),
         has_feedback & (answer_part == 2),
-        has_feedback & (last.style != tasks.BARE),
+        has_feedback & (last.style != templates.BARE),
         due.question,
     ]
     part_bits = sum(bit.astype(jnp.int32) << number for number, bit in enumerate(has_part))

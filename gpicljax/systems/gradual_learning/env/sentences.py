@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.systems.gradual_learning.env import conversation, tasks
+from gpicljax.systems.gradual_learning.env import conversation, templates
 from gpicljax.systems.gradual_learning.env.conversation import Due, Question, QuestionSource
 from gpicljax.systems.gradual_learning.env.pool import JOINTS, SYNONYMS, row_of, shared_pool
 from gpicljax.systems.gradual_learning.env.slots import command_slots, draw_sentence, fill_slots
@@ -99,7 +99,7 @@ def ask(source: QuestionSource, corrected: bool, composition: str = "all") -> Qu
     styles = [row[2] for row in TEMPLATES.values()]
     if not corrected:
         for name in IN_REFERENCE_UNFINISHED:
-            styles[list(TEMPLATES).index(name)] = tasks.GOOD_JOB_UNFINISHED
+            styles[list(TEMPLATES).index(name)] = templates.GOOD_JOB_UNFINISHED
     row = jnp.asarray(np.array([acceptors, styles], np.int32))[:, sentence.template]
     width = questions.shape[1]
     return Question(
@@ -149,8 +149,8 @@ def _feedback_tokens() -> np.ndarray:
 def feedback(source: QuestionSource, style: jax.Array, due: Due) -> tuple[jax.Array, jax.Array]:
     """Returns feedback, see `refill.Family`: a verdict, and often the answer."""
     del source
-    index = jnp.clip(style - tasks.GOOD_JOB, 0, len(FEEDBACK) - 1)
+    index = jnp.clip(style - templates.GOOD_JOB, 0, len(FEEDBACK) - 1)
     repeats_answer = jnp.asarray(np.array([FEEDBACK[s][2] for s in sorted(FEEDBACK)]))[index]
     verdict = jnp.asarray(_feedback_tokens())[index, (~due.is_correct).astype(jnp.int32)]
-    answer_part = jnp.where(style == tasks.GOOD_JOB_UNFINISHED, 1, 2)
+    answer_part = jnp.where(style == templates.GOOD_JOB_UNFINISHED, 1, 2)
     return row_of(verdict), jnp.where(repeats_answer | ~due.is_correct, answer_part, 0)

@@ -29,10 +29,10 @@ from gpicljax.systems.gradual_learning.env.pool import (
     words,
 )
 from gpicljax.systems.gradual_learning.env.templates import (
-    BASES,
     COMMANDS,
-    KINDS,
     PAIRS,
+    SENTENCE_KINDS,
+    SENTENCES,
     SEQUENCES,
     TEMPLATES,
     TRIPLES,
@@ -52,7 +52,7 @@ def _draw_plan() -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
 
     `sizes: int32[kinds, N]` are the numbers of outcomes. `fixed` marks draws of an instance.
     """
-    pool, kinds = shared_pool(), tasks.SENTENCE_KINDS
+    pool, kinds = shared_pool(), SENTENCE_KINDS
     instance = {
         "base": (_BASE_DRAW, 0, 4),
         "backwards": (_REVERSED_DRAW, 0, 3),
@@ -104,7 +104,7 @@ class Sentence(NamedTuple):
 
     Attributes:
       seed: the seed of the instance.
-      kind: `int32[]`, index in `tasks.SENTENCE_KINDS`.
+      kind: `int32[]`, index in `templates.SENTENCE_KINDS`.
       template: `int32[]`, index in `TEMPLATES`.
       question: `int32[]`, its number in the instance.
       draws: `int32[N]`, see `_draw_plan`.
@@ -120,7 +120,7 @@ class Sentence(NamedTuple):
 
     def is_kind(self, name: str) -> jax.Array:
         """Returns whether it is of this kind, `bool[]`."""
-        return self.kind == tasks.SENTENCE_KINDS.index(name)
+        return self.kind == SENTENCE_KINDS.index(name)
 
     def has_template(self, name: str) -> jax.Array:
         """Returns whether it has this template, `bool[]`."""
@@ -145,7 +145,7 @@ def draw_sentence(source: QuestionSource, corrected: bool, composition: str = "a
     bits = word(seed, jnp.where(plan["fixed"], 0, base) + plan["number"])
     sizes = jnp.asarray(plan["sizes"])[kind]
     # The shortest first: as many letters as questions were asked, and one.
-    growing = kind == tasks.SENTENCE_KINDS.index("micro9.2.growing")
+    growing = kind == SENTENCE_KINDS.index("micro9.2.growing")
     first = growing & (np.arange(len(names)) == names.index("word0"))
     sizes = jnp.where(first, jnp.asarray(_words_by_length()[1])[jnp.minimum(question, 14)], sizes)
     draws = below(bits >> plan["shift"].astype(np.uint32), sizes)
@@ -180,16 +180,14 @@ def _words_by_length() -> tuple[np.ndarray, np.ndarray]:
 
 def _draw_template(sentence: Sentence) -> jax.Array:
     """Returns the template of a question, `int32[]`, drawn among those of its kind or its base."""
-    kinds, names = list(tasks.SENTENCE_KINDS), list(TEMPLATES)
-    bases = np.array(
-        [[kinds.index(base) for base in BASES.get(k, [k] * 4)] for k in kinds], np.int32
-    )
+    kinds, names = list(SENTENCES), list(TEMPLATES)
+    bases = [[kinds.index(x) for x in row.bases or [kind] * 4] for kind, row in SENTENCES.items()]
     is_mixed = sentence.is_kind("micro16.mixed")
     choice = jnp.where(is_mixed, sentence.outcomes("base of question"), sentence.outcomes("base"))
-    base = jnp.asarray(bases)[sentence.kind, choice]
+    base = jnp.asarray(np.array(bases, np.int32))[sentence.kind, choice]
     # Rows of twelve, which two, three and four divide.
-    choices = [KINDS.get(k, ("map",)) for k in kinds]
-    rows = np.array([[names.index(c[i % len(c)]) for i in range(12)] for c in choices], np.int32)
+    cycles = [(12 * row.templates)[:12] for row in SENTENCES.values()]
+    rows = np.array([[names.index(name) for name in cycle] for cycle in cycles], np.int32)
     return jnp.asarray(rows)[base, sentence.outcomes("template")]
 
 

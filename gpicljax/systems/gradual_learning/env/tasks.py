@@ -28,8 +28,21 @@ from typing import Annotated
 import numpy as np
 
 from gpicljax.checks import Range, check, check_choice, check_fields
-from gpicljax.systems.gradual_learning.env import conversation, ladders
+from gpicljax.systems.gradual_learning.env import conversation, templates
 from gpicljax.systems.gradual_learning.env.conversation import TaskRules
+from gpicljax.systems.gradual_learning.env.templates import (
+    BARE,
+    ENDED,
+    GOOD_JOB,
+    NONE,
+    ONE_BEFORE,
+    PERHAPS_BEFORE,
+    SENTENCE_KINDS,
+    SHORTENED,
+    SHORTENED_LATER,
+    SOME_BEFORE,
+    VERDICT,
+)
 
 MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS, LINES = range(6)
 """Codes of the families of questions."""
@@ -38,11 +51,6 @@ FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks", "lines")
 
 # Kinds of mappings.
 SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
-
-# Styles of feedback.
-NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
-GOOD_JOB, CORRECT, GOOD_JOB_WITH, GOOD_JOB_UNFINISHED, VERDICT = range(7, 12)
-STATEMENT, YES_OR_NO, SHORTENED_LATER = range(12, 15)
 
 _Length = Annotated[int, Range(1, 50)]
 _MOST_SETS, _MOST_LINES, _MOST_HIDDEN, _LONGEST_LINE, _DIGITS = 256, 4096, 12, 128, 10
@@ -176,8 +184,8 @@ class StreamTaskSet:
             MAPPING: STRINGS + 1,
             SENTENCES: len(SENTENCE_KINDS),
             MINI: 6,
-            ARITHMETIC: len(ladders.ARITHMETIC),
-            BLOCKS: len(ladders.BLOCKS),
+            ARITHMETIC: len(templates.ARITHMETIC),
+            BLOCKS: len(templates.BLOCKS),
         }.get(self.family, 1)
         check(0 <= self.code < codes, "code", self.code, f"0 to {codes - 1}")
         expected = "lines, for a task set of the family 'lines'"
@@ -196,13 +204,13 @@ def _mapping(number: int | str, title: str, *requires: str, **options: object) -
 
 def _sentence(name: str, title: str, *requires: str, **options: object) -> StreamTaskSet:
     kind = name.removesuffix(".strict").removesuffix(".graded")
-    longest = next((n for n, kinds in _LONGEST_BY_KIND.items() if kind in kinds), 12)
+    longest = templates.SENTENCES[kind].longest
     options = {"code": SENTENCE_KINDS.index(kind), "marks": 2, "answer": (1, longest)} | options
     return StreamTaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
 
 
 def _rungs(
-    name: str, family: int, lookup: tuple[int, ...], rungs: tuple[ladders.Rung, ...]
+    name: str, family: int, lookup: tuple[int, ...], rungs: tuple[templates.Rung, ...]
 ) -> list[StreamTaskSet]:
     """Returns the task sets of a ladder, each of which builds on the one below."""
     answer = (1, 17)
@@ -224,27 +232,6 @@ def _rungs(
         )
     return task_sets
 
-
-SENTENCE_KINDS = (
-    *("micro6", "micro7.1", "micro7.2", "micro7.3", "micro8", "micro9.1", "micro9.2", "micro9.3"),
-    *("micro10", "micro11", "micro12", "micro13.1", "micro13.2", "micro14", "micro15", "micro16"),
-    *("micro19", "micro20"),
-    *("micro7.1.plain", "micro8.1", "micro8.2", "micro8.3", "micro9.2.growing"),
-    *(f"micro9.4.{i}" for i in range(1, 8)),
-    *("micro11.chained", "micro13.2.mixed", "micro16.mixed"),
-)
-
-# Bytes of the longest answer of kinds of sentences, without its period; of the others, 12.
-_LONGEST_BY_KIND = {
-    1: ("micro7.1", "micro7.1.plain", "micro14"),
-    2: ("micro9.1",),
-    4: ("micro8", "micro8.1", "micro8.2", "micro8.3", "micro12"),
-    5: ("micro11", "micro11.chained", "micro9.4.5"),
-    15: ("micro6", "micro7.2", "micro15", "micro9.4.1", "micro9.4.2"),
-    30: ("micro9.2", "micro9.2.growing", "micro9.3"),
-    31: ("micro7.3", "micro9.4.3"),
-    47: ("micro10", "micro16", "micro16.mixed", "micro19", "micro20"),
-}
 
 TASK_SETS: list[StreamTaskSet] = [
     StreamTaskSet("micro1", "a subset of characters only", code=SYMBOL, style=NONE, know=1),
@@ -372,8 +359,8 @@ TASK_SETS: list[StreamTaskSet] = [
     _sentence("micro13.2.mixed", "and, or in one expression", "micro13.2"),
     _sentence("micro16.mixed", "tasks mixed within an instance", "micro16"),
     # The alternative curricula of A.1.6.
-    *_rungs("arithmetic", ARITHMETIC, (1, 3, 7), ladders.ARITHMETIC),
-    *_rungs("blocks", BLOCKS, (1, 2), ladders.BLOCKS),
+    *_rungs("arithmetic", ARITHMETIC, (1, 3, 7), templates.ARITHMETIC),
+    *_rungs("blocks", BLOCKS, (1, 2), templates.BLOCKS),
 ]
 """All task sets: those of the reference's curriculum in its order, then others, and then those that
 were registered."""

@@ -18,7 +18,7 @@ from flax import struct
 from gpicljax.batching import select
 from gpicljax.checks import check_at_least
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.systems.gradual_learning.env import tasks
+from gpicljax.systems.gradual_learning.env import tasks, templates
 from gpicljax.systems.gradual_learning.env.conversation import PERIOD, SPACE
 from gpicljax.systems.gradual_learning.env.hashing import mix_bits
 from gpicljax.systems.gradual_learning.env.mapping import SYMBOLS
@@ -576,15 +576,15 @@ def _question_formats() -> np.ndarray:
     """Returns the format of each task set's questions and feedback."""
     formats = []
     for task in tasks.TASK_SETS:
-        noisy = task.style in (tasks.ONE_BEFORE, tasks.PERHAPS_BEFORE, tasks.SOME_BEFORE)
+        noisy = task.style in templates.WITH_DIGITS
         if task.family != tasks.MAPPING:
             hidden = task.hidden and all(question.endswith(".") for question, _ in task.lines or ())
             is_learnt = hidden or task.name in ("micro6", "micro15")
             formats.append(_WORDS_BEFORE_ANSWER if is_learnt else _ANSWER_KNOWN)
-        elif task.style == tasks.NONE:
+        elif task.style == templates.NONE:
             formats.append(_NO_FEEDBACK)
         elif not task.marks & 1:
-            formats.append(_ONE_BYTE_BOTH if task.style == tasks.BARE else _ONE_BYTE_QUESTION)
+            formats.append(_ONE_BYTE_BOTH if task.style == templates.BARE else _ONE_BYTE_QUESTION)
         elif not task.marks & 2:
             formats.append(_PERIOD_AFTER_QUESTION)
         else:

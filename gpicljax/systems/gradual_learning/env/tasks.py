@@ -23,13 +23,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
 from gpicljax.checks import Range, check, check_choice, check_fields
-from gpicljax.systems.gradual_learning.env import conversation, templates
-from gpicljax.systems.gradual_learning.env.conversation import TaskRules
+from gpicljax.systems.gradual_learning.env import templates
+from gpicljax.systems.gradual_learning.env.conversation import (
+    ALL_ASKED,
+    AT_ONCE,
+    LETTER_RIGHT,
+    ONE_RIGHT,
+    OPTIONS,
+    TaskRules,
+)
 from gpicljax.systems.gradual_learning.env.templates import (
     BARE,
     ENDED,
@@ -73,8 +80,8 @@ class StreamTaskSet:
         the period. With corrected rules an answer is wrong at twice as many.
       marks: 1 if its questions end with a period, plus 2 if its answers do; 4 if its questions are
         the bytes of a prompt.
-      know: see `conversation.Rules`.
-      tolerance: see `conversation.Rules`.
+      know: see `conversation.TaskRules`.
+      tolerance: see `conversation.TaskRules`.
       early: whether answers of a mapping end with their period, whatever the rules.
       prompt: 1 if an answer is wrong with its first wrong byte, 2 if right bytes are also rewarded.
       repeats: whether a wrong answer to a key that was asked before fails the instance.
@@ -99,7 +106,7 @@ class StreamTaskSet:
     question: tuple[_Length, _Length] = (1, 1)
     answer: tuple[_Length, _Length] = (1, 1)
     marks: Annotated[int, Range(0, 7)] = 0
-    know: Annotated[int, Range(0, 4)] = conversation.AT_ONCE
+    know: Annotated[int, Range(0, 4)] = AT_ONCE
     tolerance: Annotated[int, Range(0, 3)] = 1
     early: bool = False
     prompt: Annotated[int, Range(0, 2)] = 0
@@ -175,7 +182,7 @@ class StreamTaskSet:
             style=GOOD_JOB,
             answer=(1, max(len(answer) for _, answer in lines)),
             marks=2,
-            know=conversation.ALL_ASKED if self.hidden else conversation.AT_ONCE,
+            know=ALL_ASKED if self.hidden else AT_ONCE,
         )
 
     def _check_lengths(self) -> None:
@@ -197,63 +204,51 @@ class StreamTaskSet:
             check(least <= longest <= most, field, (least, longest), expected)
 
 
-def _mapping(number: int | str, title: str, *requires: str, **options: object) -> StreamTaskSet:
-    options = {"marks": 3, "know": conversation.ALL_ASKED} | options
-    return StreamTaskSet(f"micro5.{number}", title, False, requires, MAPPING, **options)  # type: ignore[arg-type]
+def _symbols(name: str, title: str, *requires: str, **options: Any) -> StreamTaskSet:
+    return StreamTaskSet(name, title, requires=requires, **{"style": NONE} | options)
 
 
-def _sentence(name: str, title: str, *requires: str, **options: object) -> StreamTaskSet:
+def _mapping(number: int | str, title: str, *requires: str, **options: Any) -> StreamTaskSet:
+    options = {"marks": 3, "know": ALL_ASKED} | options
+    return StreamTaskSet(f"micro5.{number}", title, requires=requires, **options)
+
+
+def _mini(code: int, title: str, *requires: str) -> StreamTaskSet:
+    options = {"style": VERDICT, "answer": (4, 5), "marks": 2}
+    return StreamTaskSet(f"mini{code}", title, False, requires, MINI, code, **options)
+
+
+def _sentence(name: str, title: str, *requires: str, **options: Any) -> StreamTaskSet:
     kind = name.removesuffix(".strict").removesuffix(".graded")
     longest = templates.SENTENCES[kind].longest
     options = {"code": SENTENCE_KINDS.index(kind), "marks": 2, "answer": (1, longest)} | options
-    return StreamTaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
+    return StreamTaskSet(name, title, requires=requires, family=SENTENCES, **options)
 
 
 def _rungs(
     name: str, family: int, lookup: tuple[int, ...], rungs: tuple[templates.Rung, ...]
 ) -> list[StreamTaskSet]:
     """Returns the task sets of a ladder, each of which builds on the one below."""
-    answer = (1, 17)
-    task_sets: list[StreamTaskSet] = []
-    for code, rung in enumerate(rungs):
-        requires = tuple(task.name for task in task_sets[-1:])
-        is_lookup = code + 1 in lookup
-        task_sets.append(
-            StreamTaskSet(
-                f"{name}{code + 1}",
-                rung.title,
-                is_lookup,
-                requires,
-                family,
-                code,
-                answer=answer,
-                marks=2,
-            )
+    names = [f"{name}{number}" for number in range(1, len(rungs) + 1)]
+    options = {"family": family, "answer": (1, 17), "marks": 2}
+    return [
+        StreamTaskSet(
+            names[code],
+            rung.title,
+            lookup=code + 1 in lookup,
+            requires=tuple(names[:code][-1:]),
+            code=code,
+            **options,
         )
-    return task_sets
+        for code, rung in enumerate(rungs)
+    ]
 
 
 TASK_SETS: list[StreamTaskSet] = [
-    StreamTaskSet("micro1", "a subset of characters only", code=SYMBOL, style=NONE, know=1),
-    StreamTaskSet(
-        "micro2",
-        "a mapping of symbols, N to 1",
-        False,
-        ("micro1",),
-        code=GROUPS,
-        style=NONE,
-        know=2,
-    ),
-    StreamTaskSet(
-        "micro3",
-        "a mapping of symbols, 1 to 1",
-        False,
-        ("micro2",),
-        code=LETTERS,
-        style=NONE,
-        know=3,
-    ),
-    StreamTaskSet("micro4", "copying input to output", True, ("micro3",), code=COPY, style=NONE),
+    _symbols("micro1", "a subset of characters only", code=SYMBOL, know=ONE_RIGHT),
+    _symbols("micro2", "a mapping of symbols, N to 1", "micro1", code=GROUPS, know=LETTER_RIGHT),
+    _symbols("micro3", "a mapping of symbols, 1 to 1", "micro2", code=LETTERS, know=OPTIONS),
+    _symbols("micro4", "copying input to output", "micro3", lookup=True, code=COPY),
     _mapping(
         1, "one byte for input, output and feedback", "micro4", code=DIGITS, style=BARE, marks=0
     ),
@@ -278,7 +273,9 @@ TASK_SETS: list[StreamTaskSet] = [
         17, "all of variable length", "micro5.15", "micro5.16", question=(1, 5), answer=(1, 5)
     ),
     _mapping(18, "all of high and variable length", "micro5.17", question=(1, 10), answer=(1, 10)),
-    _sentence("micro6", "useful sequences: words", "micro5.18", lookup=True, know=4, tolerance=2),
+    _sentence(
+        "micro6", "useful sequences: words", "micro5.18", lookup=True, know=ALL_ASKED, tolerance=2
+    ),
     _sentence("micro7.1", "repeating a letter", "micro5.18"),
     _sentence("micro7.2", "repeating a word", "micro7.1", lookup=True),
     _sentence("micro7.3", "repeating a sequence of words", "micro7.2"),
@@ -292,39 +289,31 @@ TASK_SETS: list[StreamTaskSet] = [
     _sentence("micro13.1", "and, or, not", "micro11"),
     _sentence("micro13.2", "several logical operations", "micro13.1"),
     _sentence("micro14", "the order of the alphabet", "micro7.1", lookup=True),
-    _sentence("micro15", "sequences of words", "micro6", lookup=True, know=4, tolerance=2),
+    _sentence("micro15", "sequences of words", "micro6", lookup=True, know=ALL_ASKED, tolerance=2),
     _sentence("micro16", "unchanging parts as a context", "micro9.2", "micro10", "micro12"),
     _sentence("micro19", "synonyms", "micro16", "micro14", lookup=True, tolerance=2),
     _sentence("micro20", "hints", "micro19", tolerance=2),
-    *(
-        StreamTaskSet(f"mini{i}", title, False, requires, MINI, i, VERDICT, answer=(4, 5), marks=2)
-        for i, (title, requires) in enumerate(
-            (
-                ("strings of one n-gram shown ten times", ("micro13.1",)),
-                ("strings of one n-gram", ("mini0",)),
-                ("n-grams joined by or", ("mini1", "micro13.2")),
-                ("n-grams joined by and", ("mini1", "micro13.2")),
-                ("n-grams and forbidden ones", ("mini3",)),
-                ("one of mini1 to mini4", ("mini2", "mini4")),
-            )
-        )
-    ),
+    _mini(0, "strings of one n-gram shown ten times", "micro13.1"),
+    _mini(1, "strings of one n-gram", "mini0"),
+    _mini(2, "n-grams joined by or", "mini1", "micro13.2"),
+    _mini(3, "n-grams joined by and", "mini1", "micro13.2"),
+    _mini(4, "n-grams and forbidden ones", "mini3"),
+    _mini(5, "one of mini1 to mini4", "mini2", "mini4"),
     # Sets that the document asks for and the reference lacks.
-    StreamTaskSet(
-        "micro5.2.repeats",
+    _mapping(
+        "2.repeats",
         "feedback separator, where every repeated question must be answered right",
-        requires=("micro5.1",),
+        "micro5.1",
         code=DIGITS,
-        know=conversation.ALL_ASKED,
+        marks=0,
         repeats=True,
     ),
-    StreamTaskSet(
+    _symbols(
         "micro1.prompt",
         "a subset of characters only, asked for in words",
         code=SYMBOL,
-        style=NONE,
         marks=4,
-        know=1,
+        know=ONE_RIGHT,
     ),
     _mapping("6.later", "no period in feedback any more", "micro5.6", style=SHORTENED_LATER),
     _mapping(
@@ -341,20 +330,13 @@ TASK_SETS: list[StreamTaskSet] = [
     _sentence("micro9.2.growing", "spelling words, the shortest first", "micro9.1", "micro7.2"),
     _sentence("micro9.2.strict", "spelling, a wrong byte punished at once", "micro9.1", prompt=1),
     _sentence("micro9.2.graded", "spelling, every byte rewarded at once", "micro9.1", prompt=2),
-    *(
-        _sentence(f"micro9.4.{i + 1}", title, "micro7.3")
-        for i, title in enumerate(
-            (
-                "the shorter or longer of two words",
-                "the shortest or longest of three words",
-                "words except a given one",
-                "removing a string from another",
-                "whether a string occurs in another",
-                "removing all occurrences of a string",
-                "how often a string occurs in another",
-            )
-        )
-    ),
+    _sentence("micro9.4.1", "the shorter or longer of two words", "micro7.3"),
+    _sentence("micro9.4.2", "the shortest or longest of three words", "micro7.3"),
+    _sentence("micro9.4.3", "words except a given one", "micro7.3"),
+    _sentence("micro9.4.4", "removing a string from another", "micro7.3"),
+    _sentence("micro9.4.5", "whether a string occurs in another", "micro7.3"),
+    _sentence("micro9.4.6", "removing all occurrences of a string", "micro7.3"),
+    _sentence("micro9.4.7", "how often a string occurs in another", "micro7.3"),
     _sentence("micro11.chained", "two operations in a row", "micro11"),
     _sentence("micro13.2.mixed", "and, or in one expression", "micro13.2"),
     _sentence("micro16.mixed", "tasks mixed within an instance", "micro16"),

@@ -1,13 +1,12 @@
 """A null model that makes answers of the question's own bytes.
 
 An agent of the contract of `gpicljax.interface`, without parameters. Beside the suffix predictor of
-`answering`, it is the null for task sets whose answers come from the question.
+`prediction`, it is the null for task sets whose answers come from the question.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +16,14 @@ from jax.typing import ArrayLike
 
 from gpicljax.batching import select
 from gpicljax.checks import check_at_least
-from gpicljax.interface import Agent, TimeStep
+from gpicljax.interface import Agent
 from gpicljax.systems.gradual_learning.env.conversation import PERIOD, SPACE
 from gpicljax.systems.gradual_learning.env.hashing import mix_bits
-from gpicljax.typing import ArrayTree
+from gpicljax.systems.gradual_learning.experts.memory import (
+    AnswerTable,
+    empty_table,
+    stream_agent,
+)
 
 LONGEST = 96
 """Bytes of a question, of an answer and of feedback that are held; places beyond hold 0."""
@@ -44,21 +47,19 @@ _PLACES = np.arange(LONGEST)
 
 @struct.dataclass
 class CopierMemory:
-    """The memory of a copier, `[B]` each unless stated.
+    """The memory of a copier, `[]` each unless stated.
 
     Attributes:
       phase: `int32`, `_READS_QUESTION`, `_ANSWERS` or `_READS_FEEDBACK`.
       length: `int32`, bytes of the question, answer or feedback so far.
-      text: `int32[B, LONGEST]`, the question, or the feedback.
-      candidates: `int32[B, WAYS, LONGEST]`, answers to the last question, without a period.
+      text: `int32[LONGEST]`, the question, or the feedback.
+      candidates: `int32[WAYS, LONGEST]`, answers to the last question, without a period.
       choice: `int32`, index of the last answer in `candidates`.
       is_rewarded: `bool`, whether the last answer was rewarded.
       context: `int32`, number of the last word of the question that ended with a colon.
-      scores: `float32[B, CONTEXTS, WAYS]`, recent successes of each way.
+      scores: `float32[CONTEXTS, WAYS]`, recent successes of each way.
       question: `uint32`, hash of the last question.
-      questions: `uint32[B, N]`, hashes of questions with known answers.
-      answers: `int32[B, N, LONGEST]`, their answers.
-      entry_count: `int32`, number of entries that were made.
+      table: known answers.
     """
 
     phase: jax.Array
@@ -70,14 +71,12 @@ class CopierMemory:
     context: jax.Array
     scores: jax.Array
     question: jax.Array
-    questions: jax.Array
-    answers: jax.Array
-    entry_count: jax.Array
+    table: AnswerTable
 
 
-def _empty_copier_memory(batch: int, size: int) -> CopierMemory:
+def _empty_copier_memory(size: int) -> CopierMemory:
     def zeros(*shape: int) -> jax.Array:
-        return jnp.zeros((batch, *shape), jnp.int32)
+        return jnp.zeros(shape, jnp.int32)
 
     return CopierMemory(
         phase=zeros(),
@@ -85,13 +84,11 @@ def _empty_copier_memory(batch: int, size: int) -> CopierMemory:
         text=zeros(LONGEST),
         candidates=zeros(len(WAYS), LONGEST),
         choice=zeros(),
-        is_rewarded=jnp.zeros(batch, bool),
+        is_rewarded=jnp.zeros((), bool),
         context=zeros(),
-        scores=jnp.zeros((batch, CONTEXTS, len(WAYS)), jnp.float32),
+        scores=jnp.zeros((CONTEXTS, len(WAYS)), jnp.float32),
         question=zeros().astype(jnp.uint32),
-        questions=zeros(size).astype(jnp.uint32),
-        answers=zeros(size, LONGEST),
-        entry_count=zeros(),
+        table=empty_table(size, LONGEST),
     )
 
 
@@ -196,15 +193,8 @@ def _process_feedback(memory: CopierMemory) -> CopierMemory:
     ended = stated[jnp.maximum(size - 1, 0)] == PERIOD
     stated = stated.at[jnp.where(ended, size - 1, LONGEST)].set(0, mode="drop")
     answer = jnp.where(memory.is_rewarded, last_answer, stated)
-    is_stored = memory.questions == memory.question
-    index = jnp.where(is_stored.any(), jnp.argmax(is_stored), memory.entry_count % len(is_stored))
-    return dataclasses.replace(
-        memory,
-        scores=scores,
-        questions=memory.questions.at[index].set(memory.question),
-        answers=memory.answers.at[index].set(answer),
-        entry_count=memory.entry_count + ~is_stored.any(),
-    )
+    table = memory.table.store(memory.question, answer)
+    return dataclasses.replace(memory, scores=scores, table=table)
 
 
 def _choose_answer(memory: CopierMemory) -> CopierMemory:
@@ -215,12 +205,11 @@ def _choose_answer(memory: CopierMemory) -> CopierMemory:
     ends = _word_ends((text != SPACE) & (text > 0))
     word = jnp.where(ends == last + 1, text, 0)
     context = (_hash_text(_compact_text(word, word > 0)) % CONTEXTS).astype(jnp.int32)
-    is_stored = memory.questions == question
-    known_answer = jnp.where(is_stored.any(), memory.answers[jnp.argmax(is_stored)], 0)
+    is_known, answer = memory.table.find(question)
     scores = memory.scores[context] + 0.01 * memory.scores.sum(0)
     return dataclasses.replace(
         memory,
-        candidates=_candidate_answers(text, known_answer),
+        candidates=_candidate_answers(text, jnp.where(is_known, answer, 0)),
         choice=jnp.argmax(scores).astype(jnp.int32),
         context=context,
         question=question,
@@ -284,12 +273,4 @@ def copier(size: int = 32) -> Agent:
       ValueError: for `size` below 1.
     """
     check_at_least(1, size=size)
-
-    def act(keys: jax.Array, params: ArrayTree, carry: CopierMemory, timestep: TimeStep) -> Any:
-        del keys, params
-        blank = _empty_copier_memory(timestep.observation.shape[0], size)
-        carry = select(timestep.trial_start, blank, carry)
-        reply, after = jax.vmap(_reply)(carry, timestep.observation, timestep.reward)
-        return reply, {}, jax.tree.map(lambda x, like: x.astype(like.dtype), after, carry)
-
-    return Agent(lambda batch: _empty_copier_memory(batch, size), act)
+    return stream_agent(lambda: _empty_copier_memory(size), _reply)

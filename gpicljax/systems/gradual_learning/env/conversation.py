@@ -124,9 +124,17 @@ class PackedQuestion:
 
     def unpack(self) -> Question:
         """Returns the fields one by one."""
-        cursor, *marks = unpack(self.marks, _QUESTION_WIDTHS)
-        pattern = self.bytes[TEXT + ANSWER :]
-        return Question(self.tokens[:TEXT], self.tokens[TEXT:], pattern, *marks, cursor)
+        cursor, acceptor, style, key, keys = unpack(self.marks, _QUESTION_WIDTHS)
+        return Question(
+            text=self.tokens[:TEXT],
+            answer=self.tokens[TEXT:],
+            pattern=self.bytes[TEXT + ANSWER :],
+            acceptor=acceptor,
+            style=style,
+            key=key,
+            keys=keys,
+            cursor=cursor,
+        )
 
     def move_cursor(self, steps: jax.Array) -> PackedQuestion:
         """Returns the question of which further bytes were said, which `marks` have lowest."""
@@ -241,7 +249,7 @@ def unpack(number: jax.Array, widths: Sequence[int]) -> list[jax.Array]:
 
 
 class Due(NamedTuple):
-    """Tells what is to be said after a byte of the learner, `bool[]` each.
+    """The texts that are due after a byte of the learner, `bool[]` each.
 
     Attributes:
       feedback: whether feedback on the last question is due.

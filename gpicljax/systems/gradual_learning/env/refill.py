@@ -132,13 +132,13 @@ def _join_mini_feedback(seed: Seed, due: Due, last: Question, question: Question
     """Returns tokens of the rest of the text and feedback, or of the question, as far as due."""
     verdict = jnp.where(due.question, question.answer[0], last.answer[0])
     # The rest of the text is said first; three messages have their places at the end.
-    asked = jnp.where(due.question, _text(question.text), 0)
-    left = jnp.where(due.rest, jnp.where(due.question, asked, last.text), 0)
+    new_text = jnp.where(due.question, _text(question.text), 0)
+    left = jnp.where(due.rest, jnp.where(due.question, new_text, last.text), 0)
     wrong = mini.feedback(seed, verdict, jnp.zeros((), bool))
     left = jnp.where((np.arange(TEXT) == TEXT - 3) & due.is_late, wrong, left)
     free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
     message = mini.feedback(seed, verdict, due.is_correct)
-    return jnp.where(due.feedback, jnp.where(np.arange(TEXT) == free, message, left), asked)
+    return jnp.where(due.feedback, jnp.where(np.arange(TEXT) == free, message, left), new_text)
 
 
 def _make_question(

@@ -205,7 +205,8 @@ class StreamTaskSet:
 
 
 def _symbols(name: str, title: str, *requires: str, **options: Any) -> StreamTaskSet:
-    return StreamTaskSet(name, title, requires=requires, **{"style": NONE} | options)
+    options = {"style": NONE} | options
+    return StreamTaskSet(name, title, requires=requires, **options)
 
 
 def _mapping(number: int | str, title: str, *requires: str, **options: Any) -> StreamTaskSet:
@@ -214,8 +215,8 @@ def _mapping(number: int | str, title: str, *requires: str, **options: Any) -> S
 
 
 def _mini(code: int, title: str, *requires: str) -> StreamTaskSet:
-    options = {"style": VERDICT, "answer": (4, 5), "marks": 2}
-    return StreamTaskSet(f"mini{code}", title, False, requires, MINI, code, **options)
+    name, answer = f"mini{code}", (4, 5)
+    return StreamTaskSet(name, title, False, requires, MINI, code, VERDICT, answer=answer, marks=2)
 
 
 def _sentence(name: str, title: str, *requires: str, **options: Any) -> StreamTaskSet:

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-import gpicljax
 from gpicljax.agents import cloning
 from gpicljax.agents.cloning import CloningConfig, CloningHParams, TrainState
 from gpicljax.checks import Count, Range, Share, check, check_array
@@ -23,6 +22,7 @@ from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Params
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.measures.streams import Streams, play_streams, streams_of
 from gpicljax.typing import ArrayTree
+from gpicljax.vector import VectorEnv
 
 Method = Literal["plain", "replay", "elastic", "anew"]
 METHODS: tuple[Method, ...] = ("plain", "replay", "elastic", "anew")
@@ -157,7 +157,7 @@ def build_programs(config: LifeConfig, task_sets: tuple[str, ...]) -> Programs:
     env = ByteStream(max_tasks=len(task_sets), families=families)
     evaluated = ByteStream(max_tasks=1, families=families)
     params = params_of(config, env, "plain", task_sets[:1])
-    vec = gpicljax.VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
+    vec = VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
     network = config.network.network(env.observation_space(), env.action_space())
     trainer = cloning.make(config.agent, vec, network, experts.teacher_agent())
     agent = trainer.agent(greedy=True)

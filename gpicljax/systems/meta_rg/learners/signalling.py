@@ -335,7 +335,7 @@ def signalling_trainer(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players import games
+      >>> from gpicljax.systems.meta_rg.learners import signalling_games as games
       >>> env = gpicljax.make("MetaRG-v1")
       >>> config, listener = SignallingConfig(games=32), RecurrentQSettings(encoded="stimulus")
       >>> draw = games.game_sequences(env, config.games, config.episodes)
@@ -384,7 +384,7 @@ def players_agent(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players import games
+      >>> from gpicljax.systems.meta_rg.learners import signalling_games as games
       >>> game = games.signalling_game(gpicljax.make("MetaRG-v1"))
       >>> config = SignallingConfig("straight-through")
       >>> listener = RecurrentQSettings(encoded="stimulus")

@@ -1,8 +1,9 @@
 """Predictors that start from nothing with every text: the nulls that trained models are held to.
 
 Adaptive n-grams count, a softmax regression learns a table of logits for each of the latest tokens,
-and a mixture weighs them all by how well they have predicted the text so far. None is trained, and
-none has information about the language.
+a mixture weighs them all by how well they have predicted the text so far, and an online memory does
+all of this with rates that its authors chose. None is trained, and none has information about the
+language.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from numpy.typing import ArrayLike, NDArray
 
 from gpicljax.checks import check_array, check_at_least
+from gpicljax.networks.contract import Network, as_network
+from gpicljax.networks.online_memory import OnlineMemory
+from gpicljax.typing import ArrayTree
 
 __all__ = ["adaptive_ngram"]
 
@@ -27,6 +32,8 @@ REGRESSIONS = ((0.4, 0.55), (0.4, 0.8), (0.8, 0.55), (0.8, 0.8))
 """Learning rate of the newest token's table, and by what it falls with each token further back."""
 SHARE = 0.05
 """Share of the mixture's weights that is spread anew after every token."""
+GROUP = 8
+"""Sequences that a network reads at a time."""
 BLOCK = 64
 """Texts that are counted at a time, which bounds the memory of the tables."""
 
@@ -245,6 +252,45 @@ def continued_by_counting(
     return texts[:, total:]
 
 
+def nats_by(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array:
+    """Returns a network's nats of each token but the first.
+
+    Args:
+      network: from tokens to logits of the next one.
+      params: its parameters.
+      tokens: int `[N, T + 1]`.
+
+    Returns:
+      Float `[N, T]`.
+    """
+    count = tokens.shape[0]
+    padded = jnp.pad(tokens, ((0, -count % GROUP), (0, 0)))
+
+    def some(tokens: jax.Array) -> jax.Array:
+        tokens = tokens.T.astype(jnp.int32)
+        logits, _ = network.unroll(params, None, tokens[:-1], None)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[1:]).T
+
+    nats = jax.lax.map(some, padded.reshape(-1, GROUP, tokens.shape[1]))
+    return nats.reshape(-1, nats.shape[-1])[:count]
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def untrained_online_memory(tokens: jax.Array, vocab_size: int) -> jax.Array:
+    """Returns the nats, float `[N, T]`, of an online memory with the rates that it starts from.
+
+    It shows what there is before any training, as its gate then weighs experts by their losses
+    alone.
+
+    Args:
+      tokens: int `[N, T + 1]`.
+      vocab_size: V.
+    """
+    network = as_network(OnlineMemory(vocab_size))
+    params = network.init(jax.random.key(0), tokens[:1, 0].astype(jnp.int32))
+    return nats_by(network, params, tokens)
+
+
 class Nulls(NamedTuple):
     """Nats per token of all predictors that need no training, on the same sequences.
 
@@ -252,11 +298,13 @@ class Nulls(NamedTuple):
       ngrams: `float64[ORDERS, N, T]`, of adaptive n-grams that look at 0, 1, .. tokens.
       regressions: `float64[len(REGRESSIONS), N, T]`, of softmax regressions.
       mixture: `float64[N, T]`, of all of these together.
+      online: `float64[N, T]`, of an online memory that is not trained.
     """
 
     ngrams: NDArray[np.float64]
     regressions: NDArray[np.float64]
     mixture: NDArray[np.float64]
+    online: NDArray[np.float64]
 
 
 def nulls(tokens: NDArray[Any], vocab_size: int) -> Nulls:
@@ -264,4 +312,6 @@ def nulls(tokens: NDArray[Any], vocab_size: int) -> Nulls:
     ngrams = adaptive_ngrams(tokens, ORDERS - 1, vocab_size)
     by_rate = [softmax_regression(tokens, *rates, SLOTS, vocab_size) for rates in REGRESSIONS]
     regressions = np.asarray(by_rate, np.float64)
-    return Nulls(ngrams, regressions, mixture(np.concatenate([ngrams, regressions])))
+    mixed = mixture(np.concatenate([ngrams, regressions]))
+    online = np.asarray(untrained_online_memory(jnp.asarray(tokens), vocab_size), np.float64)
+    return Nulls(ngrams, regressions, mixed, online)

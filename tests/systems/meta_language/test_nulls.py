@@ -88,5 +88,6 @@ def test_all_nulls_are_run_on_the_same_sequences():
     np.testing.assert_array_equal(baselines.ngrams[2], measures.adaptive_ngram(TEXT, 2, 4))
     everything = np.concatenate([baselines.ngrams, baselines.regressions])
     np.testing.assert_array_equal(baselines.mixture, measures.mixture(everything))
+    assert baselines.online.shape == (3, 39) and np.isfinite(baselines.online).all()
     # Weights stay at or above share / K, which bounds what a bad start can cost.
     assert (baselines.mixture - everything.min(0)).max() < np.log(10 / measures.SHARE)

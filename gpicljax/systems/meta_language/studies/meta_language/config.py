@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
-from gpicljax.checks import BelowOne, Count, Natural, Range
+from gpicljax.checks import BelowOne, Count, Natural, Range, Share
 from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_language.env.meta_language import Calibration
@@ -30,6 +30,9 @@ class Config(TrainingConfig):
       warmup_orders: Those of the first part of the training (appendix A.2: n = 2, 3, for the
         standard size).
       warmup_share: That part's share of the updates; there is none with a number of tasks.
+      other_languages: Share of the training's languages that are of other kinds: lambda anywhere
+        in 1 .. 6, and half of them with equal weights of the latest tokens, whatever slot_weights.
+      lexicons: Share of the training's texts that are made of random words instead.
       tasks: Number of different languages to train on; 0 for a new one in every sequence.
       agent: Batch and schedule.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
@@ -52,6 +55,8 @@ class Config(TrainingConfig):
     calibration: Calibration = "none"
     warmup_orders: tuple[Order, Order] = (2, 3)
     warmup_share: BelowOne = 0.0
+    other_languages: Share = 0.0
+    lexicons: Share = 0.0
     tasks: Natural = 0
     agent: SequenceConfig = SequenceConfig(batch_size=8, ramp=512)
     hparams: SequenceHParams = SequenceHParams()
@@ -78,6 +83,8 @@ class Config(TrainingConfig):
         exists = start is None or start.is_dir()
         check_config(exists, "start_from", str(start), "an existing folder")
         check_config(self.train or start is not None, "train", False, "True, without start_from")
+        plain = not (self.tasks and (self.other_languages or self.lexicons))
+        check_config(plain, "tasks", self.tasks, "0, with other_languages or lexicons")
         several = self.demonstrations != 1
         check_config(several, "demonstrations", 1, "0, or 2 and more, for an interval")
 
@@ -136,12 +143,21 @@ CPU_ONLINE = dataclasses.replace(
     log_lines=26,
     evaluation_sequences=256,
 )
+CPU_ONLINE_WIDE = dataclasses.replace(
+    CPU_ONLINE,
+    orders=(2, 8),
+    other_languages=0.2,
+    lexicons=0.17,
+    agent=SequenceConfig(batch_size=12, schedule="cosine"),
+    observations=260 * 12 * 512,
+)
 DIVERSITY = Config(model=SMALL)
 PRESETS = {
     "quick": QUICK,
     "cpu-tiny": CPU_TINY,
     "cpu-small": CPU_SMALL,
     "cpu-online": CPU_ONLINE,
+    "cpu-online-wide": CPU_ONLINE_WIDE,
     "cpu-task-diversity": dataclasses.replace(
         CPU_SMALL, tasks=1_000, observations=5_000 * 16 * 1024
     ),

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import gpicljax
 from gpicljax.agents import sequence
@@ -30,8 +29,10 @@ from gpicljax.systems.meta_language.data.faulty_text import (
     sums,
     words,
 )
+from gpicljax.systems.meta_language.data.lexicon import sample_lexicon_text
 from gpicljax.systems.meta_language.data.text import SYMBOLS, SymbolMap, text_windows
-from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params
+from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params, Task
+from gpicljax.systems.meta_language.measures import nats_by
 from gpicljax.systems.meta_language.studies.meta_language.config import PRESETS, Config
 from gpicljax.systems.meta_language.studies.meta_language.report import (
     TEMPERATURE,
@@ -45,8 +46,6 @@ from gpicljax.typing import ArrayTree
 VOCABULARY = 32
 GENERATED = 192
 """Tokens of each of them."""
-GROUP = 8
-"""Sequences that are evaluated at a time."""
 REPLAYED = 1024
 """Tokens of an episode to be replayed, at most."""
 
@@ -65,20 +64,6 @@ class Languages(NamedTuple):
     nats: jax.Array
     wiped: jax.Array
     floor: jax.Array
-
-
-def nats_by(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array:
-    """Nats of each token but the first, float `[N, T]`, of tokens int `[N, T + 1]`."""
-    count = tokens.shape[0]
-    padded = jnp.pad(tokens, ((0, -count % GROUP), (0, 0)))
-
-    def some(tokens: jax.Array) -> jax.Array:
-        tokens = tokens.T.astype(jnp.int32)
-        logits, _ = network.unroll(params, None, tokens[:-1], None)
-        return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[1:]).T
-
-    nats = jax.lax.map(some, padded.reshape(-1, GROUP, tokens.shape[1]))
-    return nats.reshape(-1, nats.shape[-1])[:count]
 
 
 def nats_without_memory(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array:
@@ -173,6 +158,8 @@ def build(config: Config) -> Program:
     options = {"slot_weights": config.slot_weights, "calibration": config.calibration}
     env = gpicljax.make("MetaLanguage-v0", **options)
     assert isinstance(env, MetaLanguage)
+    # Without the oldest token, which has no influence there, tables have the same shape.
+    equal = MetaLanguage(max_order=env.num_slots, slot_weights="uniform")
     longest = max(config.context, config.evaluation_context)
     network = language_model(config.model, VOCABULARY, longest)
     updates = config.updates(config.observations_per_update)
@@ -192,10 +179,17 @@ def build(config: Config) -> Program:
 
     def sample(keys: jax.Array, params: Params) -> Sequences:
         task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-        tasks = jax.vmap(env.sample_task, (0, None))(
-            known_languages(config, task_keys) if config.tasks else task_keys, params
-        )
-        tokens = env.sample_sequences(keys, tasks, config.context)[:, 0].T
+        if config.tasks:
+            task_keys = known_languages(config, task_keys)
+        tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params)
+        if config.other_languages:
+            tasks = jax.vmap(functools.partial(vary_language, config, equal, params))(
+                task_keys, tasks
+            )
+        tokens = env.sample_sequences(keys, tasks, config.context)[:, 0]
+        if config.lexicons:
+            tokens = jax.vmap(functools.partial(replace_by_lexicon, config))(task_keys, tokens)
+        tokens = tokens.T
         return Sequences(tokens[:-1], None, tokens[1:])
 
     def make(devices: int = 1, axis: str | None = None) -> Any:
@@ -255,6 +249,29 @@ def build(config: Config) -> Program:
         else None,
         more=Extras(env, VOCABULARY, symbols, shown),
     )
+
+
+def vary_language(
+    config: Config, equal: MetaLanguage, params: Params, key: jax.Array, task: Task
+) -> Task:
+    """Returns the language, or one of another kind; see `Config.other_languages`."""
+    key = jax.random.fold_in(key, 1)
+    chosen_key, equal_key, scale_key, task_key = jax.random.split(key, 4)
+    most = jnp.minimum(params.max_order, equal.max_order)
+    low = jnp.minimum(params.min_order, most)
+    other = equal.sample_task(task_key, dataclasses.replace(params, min_order=low, max_order=most))
+    is_chosen = jax.random.bernoulli(chosen_key, config.other_languages)
+    is_equal = is_chosen & jax.random.bernoulli(equal_key)
+    task = jax.tree.map(lambda x, y: jnp.where(is_equal, x, y), other, task)
+    scale = jax.random.uniform(scale_key, dtype=task.scale.dtype, minval=1.0, maxval=6.0)
+    return dataclasses.replace(task, scale=jnp.where(is_chosen, scale, task.scale))
+
+
+def replace_by_lexicon(config: Config, key: jax.Array, tokens: jax.Array) -> jax.Array:
+    """Returns the tokens, or as many of a text of random words; see `Config.lexicons`."""
+    chosen_key, key = jax.random.split(jax.random.fold_in(key, 2))
+    text = sample_lexicon_text(key, config.context, VOCABULARY)
+    return jnp.where(jax.random.bernoulli(chosen_key, config.lexicons), text, tokens)
 
 
 def models_to_start_from(config: Config, capacity: int) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from gpicljax.viz.style import save_figure
 CURVES = "curves.json"
 """The measure that is replayed token by token."""
 TEXT = "natural text"
+UNTRAINED = "untrained online memory"
 EXPLAINED = (
     "By how many nats the model is worse than each null on the same sequences, over the first "
     "eighth (start) or the last sixteenth of the context (end), with 95 % intervals over sequences "
@@ -53,6 +54,7 @@ class Curves:
       orders: how many tokens it looks at.
       regression: of the softmax regression that is best at the end of other sequences.
       mixture: of all n-grams and regressions, weighed by their predictions so far.
+      online: of an online memory that is not trained.
       floor: the generator's own; None for natural text.
     """
 
@@ -62,6 +64,7 @@ class Curves:
     orders: list[int]
     regression: np.ndarray
     mixture: np.ndarray
+    online: np.ndarray
     floor: np.ndarray | None
 
     @classmethod
@@ -78,7 +81,7 @@ class Curves:
         ngrams, regressions = baselines.ngrams, baselines.regressions
         order, rate = (chosen_elsewhere(x, last) for x in (ngrams, regressions))
         counted = ngrams[0], ngrams[order, rows], sorted({int(k) for k in order})
-        rest = regressions[rate, rows], baselines.mixture, floor
+        rest = regressions[rate, rows], baselines.mixture, baselines.online, floor
         return [cls(np.asarray(nats, np.float64), *counted, *rest) for nats in models]
 
     def lines(self) -> dict[str, ICLCurve]:
@@ -89,6 +92,7 @@ class Curves:
             "adaptive n-gram": self.ngram,
             "softmax regression": self.regression,
             "mixture": self.mixture,
+            UNTRAINED: self.online,
         }
         if self.floor is not None:
             named["floor"] = self.floor
@@ -222,7 +226,7 @@ def _format_nats(interval: Interval) -> str:
 def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
     """Nats at position 16 and at the end, beside the nulls' at the end."""
     head = ["language", "position 16", "end", "gained", "unigram", "best n-gram (tokens)"]
-    head += ["softmax regression", "mixture", "floor"]
+    head += ["softmax regression", "mixture", UNTRAINED, "floor"]
     rows = []
     for name, first in seeds[0].items():
         early = np.asarray([at(seed[name].model, 16) for seed in seeds])
@@ -230,7 +234,7 @@ def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
         cells = [_format_nats(mean_interval(x)) for x in (early, last, early - last)]
         cells.append(f"{late(first.unigram):.3f}")
         cells.append(f"{late(first.ngram):.3f} ({', '.join(map(str, first.orders))})")
-        cells += [f"{late(x):.3f}" for x in (first.regression, first.mixture)]
+        cells += [f"{late(x):.3f}" for x in (first.regression, first.mixture, first.online)]
         cells.append("" if first.floor is None else f"{late(first.floor):.3f}")
         rows.append([name, *cells])
     return markdown_table(head, rows)
@@ -245,6 +249,7 @@ def differences(seeds: Sequence[Mapping[str, Curves]], name: str) -> dict[str, A
         "best n-gram, end": difference(models, first.ngram, end(length)),
         "softmax regression, end": difference(models, first.regression, end(length)),
         "mixture, end": difference(models, first.mixture, end(length)),
+        f"{UNTRAINED}, end": difference(models, first.online, end(length)),
     }
 
 
@@ -402,6 +407,7 @@ def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLR
             "adaptive n-gram": first.ngram,
             "softmax regression": first.regression,
             "mixture": first.mixture,
+            UNTRAINED: first.online,
         }
         records.append(
             icl_record(
@@ -438,7 +444,7 @@ def report(outcome: RunResult) -> Report:
         + " Nulls need no training, are not told n, and see the same sequences. The adaptive n-gram"
         f" (of 0 .. {ORDERS - 1} tokens of context) and the softmax regression are those that are"
         " best at the end of other sequences; the mixture weighs all of them by their predictions"
-        " so far.",
+        " so far; the untrained online memory has the rates that models of its kind start from.",
         "",
         table(seeds),
         "",
@@ -487,6 +493,7 @@ def report(outcome: RunResult) -> Report:
             "ngram_end": late(curves.ngram),
             "regression_end": late(curves.regression),
             "mixture_end": late(curves.mixture),
+            "untrained_online_end": late(curves.online),
             "worse_than": differences(seeds, name),
             "floor_end": None if curves.floor is None else late(curves.floor),
         }

@@ -19,6 +19,7 @@ from gpicljax.runtime.failures import failures_reported
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.meta_language.studies.meta_language.report import (
     CURVES,
+    UNTRAINED,
     nats_figure,
     read_curves,
 )
@@ -85,7 +86,8 @@ def table(runs: Sequence[StoredRun], curves: Sequence[Languages]) -> str:
         cells += [f"{results[x]:,.0f}" for x in ("parameters", "tokens", "tokens_per_s")]
         cells += [f"{languages[kind]['model'].mean[-1]:.3f}" for kind in kinds]
         rows.append(cells)
-    for line in ("unigram", "adaptive n-gram", "softmax regression", "mixture", "floor"):
+    nulls = "unigram", "adaptive n-gram", "softmax regression", "mixture", UNTRAINED
+    for line in (*nulls, "floor"):
         ends = [curves[0][kind].get(line) for kind in kinds]
         cells = ["" if curve is None else f"{curve.mean[-1]:.3f}" for curve in ends]
         rows.append([f"{line} ({runs[0].path.name}'s)", *[""] * 4, *cells])

@@ -72,7 +72,8 @@ def test_a_study_runs_stops_and_goes_on(study, tmp_path, capsys):
     assert (run / "summary.md").read_text().startswith("# ")
     assert {path.suffix for path in (run / "figures").iterdir()} >= {".png"}
     saved = {path.relative_to(run) for path in (run / "agents").rglob("*.npz")}
-    assert len(saved) >= 2
+    # Players of signalling games are no algorithm of the catalogue, and not saved.
+    assert len(saved) == (0 if study == "meta_rg_players" else 2)
 
     for more, word in ([], "--resume"), (["--resume", "--seed=9"], "seed"):
         with pytest.raises(SystemExit, match="1"):
@@ -84,7 +85,7 @@ def test_a_study_runs_stops_and_goes_on(study, tmp_path, capsys):
     shutil.copytree(run, killed)
     newest = max((killed / "checkpoints").iterdir(), key=lambda path: int(path.name))
     for folder in (newest, killed / "agents", killed / "figures"):
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=not saved)
     (killed / "summary.json").unlink()
     resumed = run_study(study, [*flags, f"--runs-dir={tmp_path / 'killed'}", "--resume"])
     assert records(killed) == records(run) and results(killed) == results(run)

@@ -45,16 +45,6 @@ class Params(NamedTuple):
         return observation if self.scale is None else normalise(self.scale, observation)
 
 
-def single_agent_actions(env: Environment) -> spaces.Space:
-    """Returns the space of actions of one agent of `env`.
-
-    Raises:
-      TypeError: if its agents have different ones.
-    """
-    space = env.action_space()
-    return space if env.num_agents is None else spaces.of_one_agent(space, env.num_agents)
-
-
 def initial_memory(network: Network, space: spaces.Space, batch: int) -> AgentCarry:
     """The memory of `batch` agents at the start of a trial; `space` is that of all actions."""
     return AgentCarry(network.initial_carry(batch), no_action(space, batch))

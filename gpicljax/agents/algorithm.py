@@ -145,7 +145,11 @@ class Algorithm:
 
 
 def agent_spaces(env: Environment) -> tuple[Space, Space]:
-    """Returns the spaces of one agent's observations and actions."""
+    """Returns the spaces of one agent's observations and actions.
+
+    Raises:
+      TypeError: if agents have different ones.
+    """
     pair = env.observation_space(), env.action_space()
     if env.num_agents is None:
         return pair

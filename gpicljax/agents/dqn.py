@@ -21,7 +21,12 @@ import optax
 from flax import struct
 
 from gpicljax.agents.acting import agent_input, first_input, greedy, q_agent
-from gpicljax.agents.algorithm import Algorithm, network_from, register_algorithm
+from gpicljax.agents.algorithm import (
+    Algorithm,
+    NetworkSettings,
+    network_from,
+    register_algorithm,
+)
 from gpicljax.agents.fits import need_choices
 from gpicljax.agents.optimisation import (
     AdamHParams,
@@ -166,13 +171,13 @@ def exploration(hparams: DQNHParams, observations: jax.Array) -> jax.Array:
     return hparams.epsilon + (hparams.final_epsilon - hparams.epsilon) * share
 
 
-def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
+def make(config: DQNConfig, vec: VectorEnv, network: NetworkSettings | Network) -> Trainer:
     """Builds the trainer.
 
     Args:
       config: sizes and switches.
       vec: the environments; one agent, discrete actions, one choice or several at once.
-      network: outputs `QOutput`, without a memory.
+      network: outputs `QOutput`, without a memory; or settings of one.
 
     Returns:
       The trainer. Unless greedy, its agent explores at the rate that is the last one by default.
@@ -181,7 +186,7 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
       `episodes` (ended) and `epsilon` while collecting.
     """
     check(vec.env.num_agents is None, "num_agents", vec.env.num_agents, "None, one agent")
-    actions = choices(vec.env.action_space())
+    actions, network = choices(vec.env.action_space()), network_from(network, vec)
     memory = jax.tree.leaves(network.initial_carry(1))
     without = "one without, as single transitions are replayed (else use agents.r2d2)"
     check(not memory, "network", "one with a memory", without)
@@ -326,8 +331,4 @@ class DQN:
         return self.network.step(params, carry, inputs, start)[0].q_values
 
 
-def _make(config: DQNConfig, vec: VectorEnv, network: QNetworkSettings | Network) -> Trainer:
-    return make(config, vec, network_from(network, vec))
-
-
-register_algorithm(Algorithm("dqn", _make, need_choices, DQNConfig, DQNHParams, QNetworkSettings))
+register_algorithm(Algorithm("dqn", make, need_choices, DQNConfig, DQNHParams, QNetworkSettings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -383,6 +384,7 @@ def register_off_policy(
 ) -> None:
     """Registers an algorithm whose `make(config, vec, actor, critics)` learns from a replay."""
 
+    @functools.wraps(make)  # it is known by the place of the algorithm, see `register_algorithm`
     def make_with_networks(
         config: OffPolicyConfig, vec: VectorEnv, network: OffPolicyNetworkSettings
     ) -> Trainer:

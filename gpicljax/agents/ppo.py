@@ -40,9 +40,14 @@ from gpicljax.agents.acting import (
     network_agent,
     over_params,
     policy_agent,
-    single_agent_actions,
 )
-from gpicljax.agents.algorithm import Algorithm, network_from, register_algorithm
+from gpicljax.agents.algorithm import (
+    Algorithm,
+    NetworkSettings,
+    agent_spaces,
+    network_from,
+    register_algorithm,
+)
 from gpicljax.agents.fits import need_actions
 from gpicljax.agents.normalisation import (
     ReturnScale,
@@ -210,13 +215,18 @@ class RolloutStep(NamedTuple):
     ends: jax.Array
 
 
-def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None = None) -> Trainer:
+def make(
+    config: PPOConfig,
+    vec: VectorEnv,
+    network: NetworkSettings | Network,
+    axis: str | None = None,
+) -> Trainer:
     """Builds the trainer.
 
     Args:
       config: sizes and switches.
       vec: the environments. With `axis`, one device's part of them (`VectorEnv.part`).
-      network: of one agent; outputs `PolicyOutput`.
+      network: of one agent, or settings of one; outputs `PolicyOutput`.
       axis: the mesh axis over which `update` runs inside `shard_map`. None outside.
 
     Returns:
@@ -229,8 +239,8 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
     Raises:
       ValueError: if the environments do not fit, or cannot be parted into minibatches.
     """
-    policy = policy_for(single_agent_actions(vec.env), config.bounds)
-    agents = vec.env.num_agents
+    policy = policy_for(agent_spaces(vec.env)[1], config.bounds)
+    network, agents = network_from(network, vec), vec.env.num_agents
     if agents is not None:
         network = over_agents(network, agents, config.share_parameters)
     recurrent = bool(jax.tree.leaves(network.initial_carry(1)))
@@ -516,16 +526,8 @@ class PPO:
         return *learner, jax.tree.map(jnp.mean, metrics)
 
 
-def _make(
-    config: PPOConfig,
-    vec: VectorEnv,
-    network: ActorCriticSettings | RecurrentSettings | Network,
-) -> Trainer:
-    return make(config, vec, network_from(network, vec))
-
-
 _PPO = Algorithm(
-    "ppo", _make, need_actions, PPOConfig, PPOHParams, ActorCriticSettings, multi_agent=True
+    "ppo", make, need_actions, PPOConfig, PPOHParams, ActorCriticSettings, multi_agent=True
 )
 register_algorithm(_PPO)
 register_algorithm(

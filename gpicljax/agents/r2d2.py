@@ -31,9 +31,13 @@ from gpicljax.agents.acting import (
     agent_input,
     greedy,
     q_agent,
-    single_agent_actions,
 )
-from gpicljax.agents.algorithm import Algorithm, network_from, register_algorithm
+from gpicljax.agents.algorithm import (
+    Algorithm,
+    agent_spaces,
+    network_from,
+    register_algorithm,
+)
 from gpicljax.agents.fits import need_choices
 from gpicljax.agents.optimisation import (
     AdamHParams,
@@ -303,7 +307,7 @@ def agent_choices(env: Environment, announce: bool) -> Choices:
     Raises:
       ValueError: if there is no such half.
     """
-    actions = choices(single_agent_actions(env))
+    actions = choices(agent_spaces(env)[1])
     if not announce:
         return actions
     nvec = () if isinstance(actions, spaces.Discrete) else actions.sizes

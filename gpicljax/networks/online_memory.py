@@ -42,6 +42,8 @@ from gpicljax.networks.tagged_rows import TaggedRows, empty_rows
 
 DECAYS = (0.9, 0.98, 0.998)
 """Factors by which an expert's past losses count less with every token, a column each."""
+_TRUST = (0.0, -1.0, -3.0)
+"""Logarithms of the weight that each of these sums has against an expert before any training."""
 _UNIT = 5.0
 """Rates are parameters in this unit, so that the learning rate of Adam that suits the gate's
 weights suits them, too."""
@@ -132,20 +134,22 @@ class OnlineMemory(nn.Module):
         """Rates of the regressions and of the counts, and the gate."""
         size, float_ = self.settings, jnp.result_type(float)
         kinds, heads = 1 + size.ages, size.heads
-        zeros, ones = nn.initializers.zeros, nn.initializers.constant(-1.0 / _UNIT)
+        zeros = nn.initializers.zeros
+        little = nn.initializers.constant(-1.0 / _UNIT)  # about a third
+        slow = nn.initializers.constant(np.array(_TRUST) / _UNIT)
         shapes = {
             "prior": (lambda key, shape, dtype: _prior_variances(size, dtype), (kinds, heads)),
             "gain": (zeros, (kinds, heads)),
             "confidence": (zeros, (kinds, heads)),
             "information": (zeros, (heads,)),
-            "doubt": (ones, (heads,)),
+            "doubt": (little, (heads,)),
             "boldness": (zeros, (heads,)),
-            "read_doubt": (ones, (heads,)),
+            "read_doubt": (little, (heads,)),
             "read_boldness": (zeros, (heads,)),
             "read_scale": (zeros, (heads,)),
             "backing": (zeros, (size.orders + 1, COUNT_FEATURES)),
             "backing_bias": (zeros, (size.orders + 1,)),
-            "trust": (nn.initializers.constant(np.array([0.0, -1.0, -3.0]) / _UNIT), (3,)),
+            "trust": (slow, (len(DECAYS),)),
         }
         self.rates = {
             name: self.param(name, init, shape, float_) for name, (init, shape) in shapes.items()
@@ -208,14 +212,11 @@ class OnlineMemory(nn.Module):
         tokens = jnp.concatenate([carry.recent.T[::-1], inputs.astype(jnp.int32)])
         trials = jnp.concatenate([jnp.broadcast_to(carry.trial, (ages, *carry.trial.shape)), trial])
         count = inputs.shape[0] + 1
-        latest = [
-            jnp.where(
-                trials[ages - 1 - age : ages - 1 - age + count] == trials[ages - 1 :],
-                tokens[ages - 1 - age : ages - 1 - age + count],
-                self.vocab_size,
-            )
-            for age in range(ages)
-        ]
+        latest = []
+        for start in range(ages - 1, -1, -1):
+            earlier = slice(start, start + count)
+            is_same = trials[earlier] == trials[ages - 1 :]
+            latest.append(jnp.where(is_same, tokens[earlier], self.vocab_size))
         is_known = ~starts & (tokens[ages - 1 : -1] < self.vocab_size)
         target = jnp.where(is_known, inputs, -1)
 

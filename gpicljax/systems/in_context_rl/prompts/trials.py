@@ -207,8 +207,8 @@ def play_trials(
     """
     check_at_least(1, context_tokens=context_tokens)
     run = Conversations(model, folder, **(AskingOptions(max_tokens=512) | options))
-    seen_space, actions, limit, name = _check_batch(batch)
-    explanation_or_none = explanation or _explanation_of(batch)
+    seen_space, actions, limit, name, usual_explanation = _check_batch(batch)
+    explanation_or_none = explanation or usual_explanation
     has_explanation = not settings.explanations or explanation_or_none is not None
     check(
         has_explanation,
@@ -257,19 +257,16 @@ def play_trials(
     return LanguageTrials(trial_records(played, replies, invalid), reports)
 
 
-def _explanation_of(batch: VectorEnv | HostBatch | TrialSource) -> str | None:
-    """Returns the environment's explanation, or that of another simulator's namesake here."""
-    batch = batch.vec if isinstance(batch, HostBatch) else batch
-    if isinstance(batch, VectorEnv):
-        return batch.env.explanation
-    names = (name for name in registered() if id_without_version(name) in batch.name)
-    return next((make(name).explanation for name in names), None)
+def _explanation_by_name(name: str) -> str | None:
+    """Returns the explanation of the environment here whose name is a part of this one."""
+    names = (env_id for env_id in registered() if id_without_version(env_id) in name)
+    return next((make(env_id).explanation for env_id in names), None)
 
 
 def _check_batch(
     batch: VectorEnv | HostBatch | TrialSource,
-) -> tuple[spaces.Space, spaces.Space, int, str]:
-    """Returns the spaces, the actions of a trial and the name; refuses other environments."""
+) -> tuple[spaces.Space, spaces.Space, int, str, str | None]:
+    """Returns spaces, actions of a trial, name and explanation; refuses other environments."""
     expected = "trials of so many actions: VectorEnv(trials.Trial(env, 200), ...)"
     batch = batch.vec if isinstance(batch, HostBatch) else batch
     if isinstance(batch, VectorEnv):
@@ -279,9 +276,11 @@ def _check_batch(
         check(horizon < NO_LIMIT, "batch", finite, expected)
         check(env.num_agents is None, "batch", f"{env.name} with several agents", "one agent")
         observations, actions, name = env.observation_space(), env.action_space(), env.name
+        explanation = env.explanation
     else:
         observations, actions = batch.observation_space(), batch.action_space()
         horizon, name = batch.actions, batch.name
+        explanation = _explanation_by_name(name)
     is_trial = isinstance(observations, spaces.Dict) and "reached" in observations.spaces
     check(is_trial, "batch", name, expected)
     situations = observations["now"]  # type: ignore[index]
@@ -290,7 +289,7 @@ def _check_batch(
         check(
             isinstance(space, kinds), field, space, "Discrete, MultiDiscrete or Box, to be written"
         )
-    return situations, actions, horizon, name
+    return situations, actions, horizon, name, explanation
 
 
 class _Player:

@@ -158,8 +158,6 @@ def build(config: Config) -> Program:
     options = {"slot_weights": config.slot_weights, "calibration": config.calibration}
     env = gpicljax.make("MetaLanguage-v0", **options)
     assert isinstance(env, MetaLanguage)
-    # Without the oldest token, which has no influence there, tables have the same shape.
-    equal = MetaLanguage(max_order=env.num_slots, slot_weights="uniform")
     longest = max(config.context, config.evaluation_context)
     network = language_model(config.model, VOCABULARY, longest)
     updates = config.updates(config.observations_per_update)
@@ -177,23 +175,9 @@ def build(config: Config) -> Program:
             max_order=jnp.where(warm, first_high, high).astype(jnp.int32),
         )
 
-    def sample(keys: jax.Array, params: Params) -> Sequences:
-        task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-        if config.tasks:
-            task_keys = known_languages(config, task_keys)
-        tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params)
-        if config.other_languages:
-            tasks = jax.vmap(functools.partial(vary_language, config, equal, params))(
-                task_keys, tasks
-            )
-        tokens = env.sample_sequences(keys, tasks, config.context)[:, 0]
-        if config.lexicons:
-            tokens = jax.vmap(functools.partial(replace_by_lexicon, config))(task_keys, tokens)
-        tokens = tokens.T
-        return Sequences(tokens[:-1], None, tokens[1:])
-
     def make(devices: int = 1, axis: str | None = None) -> Any:
         losses = [sequence.cross_entropy("nats")]
+        sample = functools.partial(sample_sequences, config, env)
         return sequence.make(config.agent, network, sample, losses, devices, axis)
 
     trainer = make()
@@ -249,6 +233,25 @@ def build(config: Config) -> Program:
         else None,
         more=Extras(env, VOCABULARY, symbols, shown),
     )
+
+
+def sample_sequences(
+    config: Config, env: MetaLanguage, keys: jax.Array, params: Params
+) -> Sequences:
+    """Draws a sequence to learn from for each key, of a language of its own or of a finite set."""
+    task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+    if config.tasks:
+        task_keys = known_languages(config, task_keys)
+    tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params)
+    if config.other_languages:
+        # Without the oldest token, which has no influence there, tables have the same shape.
+        equal = MetaLanguage(max_order=env.num_slots, slot_weights="uniform")
+        tasks = jax.vmap(functools.partial(vary_language, config, equal, params))(task_keys, tasks)
+    tokens = env.sample_sequences(keys, tasks, config.context)[:, 0]
+    if config.lexicons:
+        tokens = jax.vmap(functools.partial(replace_by_lexicon, config))(task_keys, tokens)
+    tokens = tokens.T
+    return Sequences(tokens[:-1], None, tokens[1:])
 
 
 def vary_language(

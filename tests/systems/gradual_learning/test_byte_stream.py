@@ -356,6 +356,27 @@ def test_rules_of_those_tasks():
     assert replay(script, spoilt).solved == [False]
 
 
+def test_an_environment_remembers_that_an_instance_is_spoilt():
+    """Wrong answers to repeated questions make every solution late, by a negative number."""
+    curriculum = Curriculum(("micro5.2.repeats",))
+    env = ByteStream(max_tasks=1, families=curriculum.families)
+    params = env.make_params(curriculum=curriculum, horizon=600)
+
+    @jax.jit
+    def play_wrong(key):
+        task = env.sample_task(key, params)
+
+        def act(state, time):
+            byte = jnp.where(time % 2 == 0, ord("x"), ord(" "))
+            step = env.step(jax.random.fold_in(key, time), state, byte, task)
+            return step.state, step.state.progress.late_after
+
+        return jax.lax.scan(act, env.reset(key, task)[1], jnp.arange(400))[1]
+
+    late_after = play_wrong(jax.random.key(0))
+    assert late_after[0] == 0 and late_after[-1] < 0
+
+
 def test_an_answer_that_does_not_end_is_wrong_at_its_limit():
     lines = [Line("say: a.", "a.", "correct! a.;", "false! a.;")] * 3
     # A letter and its period, twice: silence counts, and so does talk without a period.

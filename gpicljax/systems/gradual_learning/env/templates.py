@@ -1,4 +1,4 @@
-"""What the task sets ask, as data: sentences, expressions, and conversations about objects.
+"""Tables of the texts that task sets ask: sentences, expressions, and conversations about objects.
 
 A template is a text with slots in braces; `slots` says what may be in them. The document names the
 hardest expressions and conversations; the ladders that lead to them are ours, and add one

@@ -64,7 +64,7 @@ _SHOWN: Mapping[str, str] = {
         "At step {i} the agent took action {action}; at step {k} the state is {next_state}."
     ),
 }
-"""What is told before a question. Steps are `i` and `k`, the one after it."""
+"""Facts of a state, told before a question. Steps are `i` and `k`, the one after it."""
 _ASKED: Mapping[str, str] = {
     "next_action": "Which action does the agent take at step {i}?",
     "last_action": "Which action did the agent take at step {i}?",

@@ -1,7 +1,6 @@
 """Adapters to Inspect AI: its model as a `ChatModel`, and the parts that all tasks share.
 
-The tasks are in `prompts.inspect_tasks` of the systems. They take Inspect's names from here, where
-a missing package is refused with its remedy.
+The tasks are in `prompts.inspect_tasks` of the systems.
 """
 
 from __future__ import annotations
@@ -17,12 +16,8 @@ import jax
 from gpicljax.checks import missing
 from gpicljax.llm.chat import Message, ModelError, Reply, believed_usage, sound_text, usage_of
 
-# ruff: noqa: F401
 # pyright: reportMissingImports=false
 try:
-    from inspect_ai import Task, task
-    from inspect_ai._util.error import PrerequisiteError
-    from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.model import (
         ChatMessageAssistant,
         ChatMessageSystem,
@@ -40,10 +35,9 @@ try:
         grouped,
         mean,
         metric,
-        scorer,
         stderr,
     )
-    from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
+    from inspect_ai.solver import Generate, Solver, TaskState
 except ModuleNotFoundError as error:
     raise missing("inspect_ai", "llm") from error
 

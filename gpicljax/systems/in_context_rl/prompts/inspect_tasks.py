@@ -21,28 +21,11 @@ import jax
 import numpy as np
 
 from gpicljax.agents.acting import optimal_agent, random_agent
-from gpicljax.checks import check_choice
+from gpicljax.checks import check_choice, missing
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.llm.asking import RetryPolicy
-from gpicljax.llm.inspect_model import (
-    InspectModel,
-    MemoryDataset,
-    Metric,
-    Sample,
-    SampleScore,
-    Solver,
-    Task,
-    Value,
-    by_group,
-    grouped,
-    metric,
-    play_samples,
-    score_stored,
-    scorer,
-    solver,
-    task,
-)
+from gpicljax.llm.inspect_model import InspectModel, by_group, play_samples, score_stored
 from gpicljax.llm.outcomes import SILENT
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.registration import make
@@ -62,6 +45,15 @@ from gpicljax.systems.in_context_rl.measures import (
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial
 from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
+
+# pyright: reportMissingImports=false
+try:
+    from inspect_ai import Task, task
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.scorer import Metric, SampleScore, Value, grouped, metric, scorer
+    from inspect_ai.solver import Solver, solver
+except ModuleNotFoundError as error:
+    raise missing("inspect_ai", "llm") from error
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "FrozenLake-v1": {"is_slippery": False},

@@ -18,22 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from gpicljax.checks import check, refusal
-from gpicljax.llm.inspect_model import (
-    GenerateConfig,
-    MemoryDataset,
-    PrerequisiteError,
-    Sample,
-    Score,
-    Target,
-    Task,
-    TaskState,
-    as_messages,
-    by_group,
-    generate,
-    scorer,
-    task,
-)
+from gpicljax.checks import check, missing, refusal
+from gpicljax.llm.inspect_model import as_messages, by_group
 from gpicljax.llm.outcomes import SILENT, outcome_of
 from gpicljax.storage.reading import visible_files
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes, take_episodes
@@ -53,6 +39,17 @@ from gpicljax.systems.mental_modelling.prompts.questions import (
     answer_in,
     question_messages,
 )
+
+# pyright: reportMissingImports=false
+try:
+    from inspect_ai import Task, task
+    from inspect_ai._util.error import PrerequisiteError
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.model import GenerateConfig
+    from inspect_ai.scorer import Score, Target, scorer
+    from inspect_ai.solver import TaskState, generate
+except ModuleNotFoundError as error:
+    raise missing("inspect_ai", "llm") from error
 
 _COPYING = ("copy last", "same change")
 

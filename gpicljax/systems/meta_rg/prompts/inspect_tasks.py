@@ -18,25 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from gpicljax.checks import check_choice
+from gpicljax.checks import check_choice, missing
 from gpicljax.llm.asking import RetryPolicy
-from gpicljax.llm.inspect_model import (
-    InspectModel,
-    MemoryDataset,
-    Metric,
-    Sample,
-    SampleScore,
-    Solver,
-    Task,
-    mean,
-    metric,
-    play_samples,
-    score_stored,
-    scorer,
-    solver,
-    stderr,
-    task,
-)
+from gpicljax.llm.inspect_model import InspectModel, play_samples, score_stored
 from gpicljax.llm.outcomes import SILENT
 from gpicljax.registration import make
 from gpicljax.systems.meta_rg.measures.listening import Confusion
@@ -47,6 +31,15 @@ from gpicljax.systems.meta_rg.prompts.games import (
 )
 from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings
 from gpicljax.vector import VectorEnv
+
+# pyright: reportMissingImports=false
+try:
+    from inspect_ai import Task, task
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.scorer import Metric, SampleScore, mean, metric, scorer, stderr
+    from inspect_ai.solver import Solver, solver
+except ModuleNotFoundError as error:
+    raise missing("inspect_ai", "llm") from error
 
 
 def _of_all(value: Callable[[Confusion], float]) -> Metric:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 
 from gpicljax.checks import BelowOne, Natural, Size, check, check_fields
 from gpicljax.networks.contract import Network, as_network
@@ -48,6 +49,58 @@ class LanguageModel(AroundCore):
         return self.head(features)
 
 
+class OverOnlineMemory(AroundCore):
+    """Corrects the predictions of an online memory, which its core reads beside the tokens.
+
+    Before any training its predictions are those of the memory, as the head starts at 0.
+
+    Attributes:
+      core: a transformer.
+      memory: from the same tokens to logits.
+      width: of the embedding.
+    """
+
+    memory: OnlineMemory
+    width: int
+
+    @property
+    def reads_none(self) -> bool:
+        """True: see `networks.contract.as_network`."""
+        return True
+
+    def setup(self) -> None:
+        """The two parts of the core's input, and the head."""
+        vocab_size, float_ = self.memory.vocab_size, default_float()
+        self.embedding = TokenEmbedding(vocab_size, self.width)
+        self.projection = Linear(self.width, scaled_uniform(), float_)
+        self.head = Linear(vocab_size, nn.initializers.zeros, float_)
+
+    def initial_carry(self, batch: int) -> Any:
+        """Returns the carries of the core and of the memory."""
+        return self.core.initial_carry(batch), self.memory.initial_carry(batch)
+
+    def unroll(
+        self, carry: Any, inputs: jax.Array, starts: jax.Array | None
+    ) -> tuple[jax.Array, Any]:
+        """Tokens `int32[T, B]`, starts `bool[T, B]` -> logits float `[T, B, V]`, and the carry."""
+        steps = jnp.zeros(inputs.shape, bool) if starts is None else starts
+        empty = None, self.memory.initial_carry(inputs.shape[1])
+        of_core, of_memory = empty if carry is None else carry
+        predicted, of_memory = self.memory.unroll(of_memory, inputs, steps)
+        features, of_core = self.core.unroll(of_core, self._merge(inputs, predicted), starts)
+        return predicted + self.head(features), (of_core, of_memory)
+
+    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+        """Tokens `int32[B]`, start `bool[B]` -> logits float `[B, V]`, and the carry."""
+        of_core, of_memory = carry
+        predicted, of_memory = self.memory.step(of_memory, inputs, start)
+        features, of_core = self.core.step(of_core, self._merge(inputs, predicted), start)
+        return predicted + self.head(features), (of_core, of_memory)
+
+    def _merge(self, tokens: jax.Array, predicted: jax.Array) -> jax.Array:
+        return self.embedding(tokens) + self.projection(predicted)
+
+
 @dataclasses.dataclass(frozen=True)
 class LanguageModelSettings:
     """Kind and size of a language model.
@@ -65,6 +118,8 @@ class LanguageModelSettings:
       window: tokens that a transformer attends to; 0 for all.
       precision: of the transformer's matrix products.
       dropout: rate of the transformer while it is trained; 0.1 in the paper (appendix A.4).
+      features: what a transformer reads: tokens; or also what an online memory predicts from them,
+        which it then corrects.
       online: sizes of an online memory.
 
     Raises:
@@ -86,6 +141,7 @@ class LanguageModelSettings:
     window: Natural = 0
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: BelowOne = 0.0
+    features: Literal["tokens", "online"] = "tokens"
     online: OnlineMemorySettings = OnlineMemorySettings()
 
     def __post_init__(self) -> None:
@@ -94,6 +150,15 @@ class LanguageModelSettings:
         check(even, "width", self.width, f"a multiple of 2 x heads = {2 * self.heads}")
         drops = self.kind == "transformer" or not self.dropout
         check(drops, "dropout", self.dropout, f"0, for the kind {self.kind}")
+        reads = self.kind == "transformer" or self.features == "tokens"
+        check(reads, "features", self.features, f"tokens, for the kind {self.kind}")
+
+    @property
+    def title(self) -> str:
+        """Returns the kind in words."""
+        kinds = {"linear": "linear attention", "lstm": "LSTM", "online": "online memory"}
+        title = kinds.get(self.kind, self.kind)
+        return title if self.features == "tokens" else f"{title} over an online memory"
 
 
 def language_model(
@@ -119,6 +184,9 @@ def language_model(
             dtype=getattr(jnp, settings.precision),
             dropout=settings.dropout,
         )
+        if settings.features == "online":
+            memory = OnlineMemory(vocab_size, settings.online)
+            return as_network(OverOnlineMemory(core, memory, width))
     elif settings.kind == "linear":
         # Five matrices of width x width in each layer's attention, not four, and a convolution.
         hidden = settings.hidden or round(3.375 * width)

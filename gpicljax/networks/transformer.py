@@ -322,12 +322,11 @@ def generate(
     check_array(tokens, "prompt", prompt, "int[B, T] with T >= 1")
     check_at_least(1, length=length)
     carry = network.initial_carry(prompt.shape[0])
-    if isinstance(carry, KVCache) and not carry.windowed:
-        needed = prompt.shape[1] + length - 1
-        accepted_values = (
-            f"a prompt and a length for {carry.capacity} tokens, the trunk's `capacity`"
-        )
-        check(needed <= carry.capacity, "prompt", f"{needed} tokens to be kept", accepted_values)
+    needed = prompt.shape[1] + length - 1
+    for cache in jax.tree.leaves(carry, is_leaf=lambda x: isinstance(x, KVCache)):
+        if isinstance(cache, KVCache) and not cache.windowed:
+            room = f"a prompt and a length for {cache.capacity} tokens, the trunk's `capacity`"
+            check(needed <= cache.capacity, "prompt", f"{needed} tokens to be kept", room)
     starts = jnp.zeros(prompt.T.shape, bool)
     logits, carry = network.unroll(params, carry, prompt.T, starts)
     going = starts[0]

@@ -29,9 +29,20 @@ def test_kinds_have_about_equal_budgets(shape):
     assert max(counts) / min(counts) < 1.03, counts
 
 
-@pytest.mark.parametrize("kind", daily(["transformer"], (*KINDS, "online")))
+OVER_MEMORY = LanguageModelSettings("transformer", 2, 8, 2, features="online")
+
+
+def settings_of(kind):
+    if kind == "transformer over online memory":
+        return OVER_MEMORY
+    return LanguageModelSettings(kind, 2, 8, 2)
+
+
+@pytest.mark.parametrize(
+    "kind", daily(["transformer"], (*KINDS, "online", "transformer over online memory"))
+)
 def test_step_is_unroll(kind):
-    network = language_model(LanguageModelSettings(kind, 2, 8, 2), 5, capacity=12)
+    network = language_model(settings_of(kind), 5, capacity=12)
     draw = np.random.default_rng(0)
     tokens = jnp.asarray(draw.integers(5, size=(12, 3)), jnp.int32)
     starts = jnp.asarray(draw.random((12, 3)) < 0.2)
@@ -49,6 +60,16 @@ def test_step_is_unroll(kind):
     np.testing.assert_allclose(without_carry, fresh, atol=3e-6)
 
 
+def test_a_transformer_over_an_online_memory_begins_with_its_predictions():
+    network = language_model(OVER_MEMORY, 5)
+    alone = language_model(LanguageModelSettings("online"), 5)
+    tokens = jax.random.randint(jax.random.key(0), (12, 3), 0, 5)
+    params = network.init(jax.random.key(1), tokens[0])
+    logits, _ = jax.jit(network.unroll)(params, None, tokens, None)
+    expected, _ = jax.jit(alone.unroll)({"params": params["params"]["memory"]}, None, tokens, None)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -58,6 +79,7 @@ def test_step_is_unroll(kind):
         ({"dropout": 1.0}, "dropout: got 1.0"),
         ({"dropout": 0.1, "kind": "lstm"}, "dropout: got 0.1; accepted: 0, for the kind lstm"),
         ({"hidden": -1}, "hidden: got -1"),
+        ({"features": "online", "kind": "lstm"}, "features: got 'online'; accepted: tokens"),
     ],
 )
 def test_bad_settings_are_refused(options, text):

@@ -63,16 +63,17 @@ def test_writes_everything(quick_run):
     summary = json.loads((run / "summary.json").read_text())["results"]
     assert {"n = 2", "n = 3", "parameters"} <= set(summary)
     text = (run / "summary.md").read_text()
-    assert "adaptive n-gram" in text and "Tokens of the symbols" in text
+    assert "adaptive n-gram" in text and "| natural text |" in text
     assert len(results.history) == 3 and results.parameters == summary["parameters"]
     model = load_language_model(run / "agents" / "seed_0")
     assert model.info["parameters"] == results.parameters and model.info["config"]["length"] == 32
-    curves = meta_language_report.languages(results)[0]["n = 3"]
+    by_language = meta_language_report.curves_by_language(results)[0]
+    curves = by_language["n = 3"]
     assert curves.model.shape == curves.floor.shape == (4, 288)
     # Whoever made the language predicts it best; counting comes nearer with time.
     assert curves.floor.mean() < curves.ngram[:, 200:].mean() < curves.unigram[:, 200:].mean()
     assert curves.floor.mean() < curves.model.mean()
-    assert meta_language_report.texts(results)[0].model.shape == (3, 288)
+    assert by_language["natural text"].model.shape == (3, 288)
     page = (run / "figures" / "episode.html").read_text()
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
     assert data["last"] == 288 and "of 288 tokens drawn" in data["words"][0]
@@ -195,7 +196,6 @@ def test_a_number_of_tasks_is_a_number_of_languages():
 def test_only_the_standard_size_is_warmed_up_in_the_paper():
     shares = {n: c.warmup_share for n, c in meta_language.PRESETS.items() if n.startswith("paper")}
     assert shares == {"paper-tiny": 0, "paper-small": 0, "paper-standard": 0.1}
-    assert all(c.text_windows == 0 for n, c in meta_language.PRESETS.items() if "paper" in n)
 
 
 @pytest.mark.slow
@@ -222,6 +222,7 @@ def test_dry_run_of_the_paper(tmp_path, capsys):
         (["--model.width", "15"], "width: got 15"),
         (["--warmup-share", "1"], "warmup-share"),
         (["--text-dir", "nowhere"], "text-dir"),
+        (["--text-windows", "1"], "text-windows"),
         (["--agent.batch-size", "0"], "batch_size"),
         (["--no-train"], "train"),
         (["--start-from", "nowhere"], "start-from"),

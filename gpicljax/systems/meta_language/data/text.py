@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+import pydoc_data.topics
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -107,11 +108,6 @@ class SymbolMap:
         symbols = dict(zip(self.tokens, self.symbols, strict=True))
         return "".join(symbols.get(int(token), "\N{REPLACEMENT CHARACTER}") for token in tokens)
 
-    def __str__(self) -> str:
-        """Returns the mapping in one line, such as for a report."""
-        pairs = zip(self.symbols, self.tokens, strict=True)
-        return " ".join(f"{symbol!r}={token}" for symbol, token in pairs)
-
 
 def read_normalised(path: Path) -> Iterator[str]:
     """The normalised text of a file, in pieces, without what surrounds a Project Gutenberg book.
@@ -147,17 +143,34 @@ def read_normalised(path: Path) -> Iterator[str]:
                 yield piece
 
 
-def text_windows(directory: str | Path, symbols: SymbolMap, length: int) -> NDArray[np.uint8]:
-    """Returns all texts of a folder as one sequence, split into windows.
+def language_reference() -> str:
+    """Returns the prose of Python's language reference, as it comes with every Python.
+
+    It is natural text that needs no file: about 150,000 characters of `pydoc_data.topics`, without
+    syntax, code and short lines. Other versions of Python have other editions of it.
+
+    Example:
+      >>> "dictionary" in language_reference()
+      True
+    """
+    topics = pydoc_data.topics.topics
+    paragraphs = (x for name in sorted(topics) for x in re.split(r"\n\s*\n", topics[name]))
+    prose = (x for x in paragraphs if len(x) >= 200 and not x[0].isspace() and "::=" not in x)
+    return "\n\n".join(dict.fromkeys(prose))
+
+
+def text_windows(directory: str | Path | None, length: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Returns all texts of a folder as one sequence, split into windows, each in a code of its own.
 
     Args:
       directory: with plain text files `*.txt`, taken in the order of their names. They are read in
-        pieces: memory is one byte per character that is left.
-      symbols: which token stands for which symbol.
+        pieces: memory is one byte per character that is left. None for `language_reference`.
       length: T, tokens of a window that are to be predicted.
+      seed: of the codes; which token stands for which symbol is `SymbolMap.draw(seed + i)` in
+        window i.
 
     Returns:
-      `uint8[N, T + 1]`; neighbouring windows share one token.
+      `uint8[N, T + 1]`; the text of neighbouring windows overlaps by one symbol.
 
     Raises:
       FileNotFoundError: if there is no such folder, or no text in it.
@@ -167,26 +180,36 @@ def text_windows(directory: str | Path, symbols: SymbolMap, length: int) -> NDAr
       >>> import tempfile
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     _ = (Path(folder) / "letter.txt").write_text("Dear reader, all is well.")
-      ...     text_windows(folder, SymbolMap.draw(seed=0), length=8).shape
+      ...     text_windows(folder, length=8).shape
       (3, 9)
     """
     check_at_least(1, length=length)
-    folder = Path(directory)
+    plain = SymbolMap(tuple(range(len(SYMBOLS))))
+    if directory is None:
+        source, parts = "the language reference", [normalise(language_reference())]
+    else:
+        source, parts = directory, _read_folder(Path(directory))
+    numbers = np.concatenate([plain.encode(part) for part in parts])
+    count = (len(numbers) - 1) // length
+    if count < 1:
+        raise ValueError(
+            f"{source}: {len(numbers)} characters are too few for one window of {length} + 1"
+        )
+    starts = np.arange(count)[:, None] * length
+    codes = np.array([SymbolMap.draw(seed + i).tokens for i in range(count)], np.uint8)
+    return codes[np.arange(count)[:, None], numbers[starts + np.arange(length + 1)]]
+
+
+def _read_folder(folder: Path) -> list[str]:
+    """Returns the texts of a folder, normalised, in pieces; see `text_windows`."""
     paths = visible_files(folder, "*.txt")
     if not paths:
         reason = "no *.txt file in it" if folder.is_dir() else "no such folder"
         raise FileNotFoundError(f"{folder}: {reason}")
-    parts: list[NDArray[np.uint8]] = []
+    parts: list[str] = []
     for path in paths:
-        pieces = [symbols.encode(piece) for piece in read_normalised(path)]
+        pieces = list(read_normalised(path))
         if not pieces:
             raise ValueError(f"{path}: there is no text in it")
         parts.extend(pieces)
-    tokens = np.concatenate(parts)
-    count = (len(tokens) - 1) // length
-    if count < 1:
-        raise ValueError(
-            f"{folder}: {len(tokens)} characters are too few for one window of {length} + 1"
-        )
-    starts = np.arange(count)[:, None] * length
-    return tokens[starts + np.arange(length + 1)]
+    return parts

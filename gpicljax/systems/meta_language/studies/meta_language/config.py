@@ -39,8 +39,10 @@ class Config(TrainingConfig):
       evaluation_orders: Smallest and largest n of the languages to evaluate on.
       evaluation_context: Tokens of a sequence there.
       evaluation_sequences: Sequences for every n.
-      text_dir: Folder of plain text files (such as the PG-19 test set), to be learnt as a language.
-      text_windows: Most windows of it, spread evenly; 0 for all.
+      text_dir: Folder of plain text files (such as the PG-19 test set), to be learnt as a language;
+        none takes Python's language reference, which needs no file.
+      text_windows: Most windows of it, spread evenly, each with letters in a code of its own; 0 for
+        none.
       demonstrations: Continuations to draw of each of the demonstrations (words, sums).
       start_from: Folder of a saved language model of these settings, or of a run with one or more
         seeds, to go on from.
@@ -66,7 +68,7 @@ class Config(TrainingConfig):
     evaluation_context: Annotated[int, Range(16)] = 4096
     evaluation_sequences: Annotated[int, Range(2)] = 4096
     text_dir: Path | None = None
-    text_windows: Natural = 0
+    text_windows: Natural = 64
     demonstrations: Natural = 16
     start_from: Path | None = None
     train: bool = True
@@ -85,6 +87,7 @@ class Config(TrainingConfig):
         check_config(self.train or start is not None, "train", False, "True, without start_from")
         plain = not (self.tasks and (self.other_languages or self.lexicons))
         check_config(plain, "tasks", self.tasks, "0, with other_languages or lexicons")
+        check_config(self.text_windows != 1, "text_windows", 1, "0, or 2 and more, for an interval")
         several = self.demonstrations != 1
         check_config(several, "demonstrations", 1, "0, or 2 and more, for an interval")
 
@@ -109,7 +112,6 @@ QUICK = Config(
     log_lines=30,
     evaluation_context=512,
     evaluation_sequences=64,
-    text_windows=64,
 )
 CPU_TINY = dataclasses.replace(
     QUICK,

@@ -186,7 +186,6 @@ def build(config: Config) -> Program:
         state = trainer.init(key, hparams, data(jnp.zeros((), jnp.int32)))
         return state if config.start_from is None else dataclasses.replace(state, params=cell)
 
-    windows, symbols = natural_text(config)
     shown = demonstrations(config)
     languages_in_words = f"{config.tasks:,} different ones" if config.tasks else "each seen once"
     beyond = {
@@ -194,7 +193,7 @@ def build(config: Config) -> Program:
         f"{config.context:,}"
     }
     return Program(
-        title=f"{config.model.kind} models of random languages",
+        title=f"{config.model.title}: models of random languages",
         details={
             "languages": f"n in {config.orders[0]} .. {config.orders[1]}, {languages_in_words}",
             **(beyond if config.evaluation_context > config.context else {}),
@@ -204,7 +203,7 @@ def build(config: Config) -> Program:
         observations=config.observations_per_update if config.train else 0,
         cells=models_to_start_from(config, longest),
         between=lambda state: dataclasses.replace(state, data=data(state.updates)),
-        measures=measures_of(config, env, network, windows, shown),
+        measures=measures_of(config, env, network, natural_text(config), shown),
         key_metric="nats",
         save=lambda folder, cell, **about: (
             save_agent(
@@ -231,7 +230,7 @@ def build(config: Config) -> Program:
         )
         if config.train
         else None,
-        more=Extras(env, VOCABULARY, symbols, shown),
+        more=Extras(env, VOCABULARY, shown),
     )
 
 
@@ -288,17 +287,15 @@ def models_to_start_from(config: Config, capacity: int) -> dict[str, Any]:
     return {name: model.params for name, model in zip(names, models, strict=True)}
 
 
-def natural_text(config: Config) -> tuple[np.ndarray | None, SymbolMap | None]:
-    """Windows `uint8[N, T + 1]` of the texts, and which token stands for which symbol."""
-    if config.text_dir is None:
-        return None, None
-    symbols = SymbolMap.draw(config.seed)
-    windows = text_windows(config.text_dir, symbols, config.evaluation_context)
+def natural_text(config: Config) -> np.ndarray | None:
+    """Windows `uint8[N, T + 1]` of the texts; None without any."""
+    if not config.text_windows:
+        return None
+    windows = text_windows(config.text_dir, config.evaluation_context, config.seed)
     if len(windows) < 2:
         raise ValueError(f"text_dir: got text for one window of {windows.shape[1]}; two are needed")
-    most = config.text_windows or len(windows)
-    keep = np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(int)
-    return windows[keep], symbols
+    keep = np.linspace(0, len(windows) - 1, min(len(windows), config.text_windows)).astype(int)
+    return windows[keep]
 
 
 def demonstrations(config: Config) -> list[Demonstration]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +35,7 @@ from gpicljax.viz.style import save_figure
 CURVES = "curves.json"
 """The measure that is replayed token by token."""
 TEXT = "natural text"
+PYTHON = ".".join(map(str, sys.version_info[:2]))
 UNTRAINED = "untrained online memory"
 EXPLAINED = (
     "By how many nats the model is worse than each null on the same sequences, over the first "
@@ -148,34 +151,25 @@ class Extras(NamedTuple):
     Attributes:
       env: the environment.
       vocabulary: number of tokens.
-      symbols: which token stood for which letter of the text; None without text.
       demonstrations: what was continued.
     """
 
     env: MetaLanguage
     vocabulary: int
-    symbols: SymbolMap | None
     demonstrations: Sequence[Demonstration]
 
 
-def languages(outcome: RunResult) -> list[dict[str, Curves]]:
-    """Curves of every seed by kind of language."""
-    by_seed: list[dict[str, Curves]] = [{} for _ in outcome.sound]
-    for name, measured in outcome.measured.languages.items():
-        nats, vocabulary = outcome.seeds(measured.nats), outcome.program.more.vocabulary
-        model_curves = Curves.of_models(nats, measured.tokens[0], vocabulary, measured.floor[0])
-        for curves, curve in zip(by_seed, model_curves, strict=True):
-            curves[name] = curve
-    return by_seed
-
-
-def texts(outcome: RunResult) -> list[Curves]:
-    """Curves of natural text for every seed; none without text."""
-    if outcome.measured.text is None:
-        return []
-    (windows,) = outcome.program.measures.text.arguments
-    nats = outcome.seeds(outcome.measured.text)
-    return Curves.of_models(nats, windows, outcome.program.more.vocabulary)
+def curves_by_language(outcome: RunResult) -> list[dict[str, Curves]]:
+    """Returns curves of every seed by kind of language; natural text is the last, if any."""
+    vocabulary, measured = outcome.program.more.vocabulary, outcome.measured
+    curves = {
+        name: Curves.of_models(outcome.seeds(x.nats), x.tokens[0], vocabulary, x.floor[0])
+        for name, x in measured.languages.items()
+    }
+    if measured.text is not None:
+        (windows,) = outcome.program.measures.text.arguments
+        curves[TEXT] = Curves.of_models(outcome.seeds(measured.text), windows, vocabulary)
+    return [dict(zip(curves, row, strict=True)) for row in zip(*curves.values(), strict=True)]
 
 
 def at(curve: np.ndarray, position: int) -> float:
@@ -237,6 +231,18 @@ def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
         cells += [f"{late(x):.3f}" for x in (first.regression, first.mixture, first.online)]
         cells.append("" if first.floor is None else f"{late(first.floor):.3f}")
         rows.append([name, *cells])
+    return markdown_table(head, rows)
+
+
+def doubling_table(seeds: Sequence[Mapping[str, Curves]]) -> str:
+    """Returns the models' nats between positions that double, means over seeds."""
+    length = next(iter(seeds[0].values())).model.shape[1]
+    edges = [int(length / 2**k) for k in range(8, -1, -1) if length >= 2**k]
+    head = ["language", *(f"{low} .. {high}" for low, high in itertools.pairwise(edges))]
+    rows = []
+    for name in seeds[0]:
+        mean = np.mean([seed[name].model.mean(0) for seed in seeds], 0)
+        rows.append([name, *(f"{mean[a:b].mean():.3f}" for a, b in itertools.pairwise(edges))])
     return markdown_table(head, rows)
 
 
@@ -310,11 +316,9 @@ def demonstration_table(outcome: RunResult) -> str:
     return markdown_table(head, rows)
 
 
-def draw(
-    outcome: RunResult, seeds: Sequence[Mapping[str, Curves]], of_text: Sequence[Curves]
-) -> None:
+def draw(outcome: RunResult, seeds: Sequence[Mapping[str, Curves]]) -> None:
     """Draws every figure, of the first seed where it is one seed's."""
-    run, caption = outcome.run, f"{outcome.config.model.kind}, {outcome.parameters:,} parameters"
+    run, caption = outcome.run, f"{outcome.config.model.title}, {outcome.parameters:,} parameters"
     if len(outcome.steps) > 1:
         loss = outcome.curve("nats")
         labels: dict[str, Any] = {"xlabel": "tokens per seed", "ylabel": "training loss, nats"}
@@ -325,8 +329,7 @@ def draw(
     figures = {"by_order": ("Unseen languages", by_order)}
     chosen = "n = 3" if "n = 3" in lines else next(iter(lines))
     figures["beside_counting"] = f"Unseen languages, {chosen}", lines[chosen]
-    if of_text:
-        lines[TEXT] = of_text[0].lines()
+    if TEXT in lines:
         figures["text"] = "Natural text, letters mapped at random", lines[TEXT]
     for name, (title, curves) in figures.items():
         save_figure(nats_figure(curves, f"{title}: {caption}"), run.figures / f"{name}.png")
@@ -393,7 +396,7 @@ def replay(outcome: RunResult) -> str:
 def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLRecord]:
     """Nats by position, of some orders and of a finite set of languages: `profile` reads it."""
     records, config = [], outcome.config
-    agent = config.model.kind
+    agent = config.model.title
     if config.tasks:
         agent += f", trained on {config.tasks:,} languages"
     for name in ("n = 2", "n = 4", "n = 6", "seen languages"):
@@ -432,11 +435,11 @@ def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLR
 
 def report(outcome: RunResult) -> Report:
     """Draws the figures, and returns the report."""
-    config, seeds, of_text = outcome.config, languages(outcome), texts(outcome)
-    draw(outcome, seeds, of_text)
-    first = seeds[0]
+    config, seeds = outcome.config, curves_by_language(outcome)
+    draw(outcome, seeds)
+    first, source = seeds[0], config.text_dir or f"Python {PYTHON}'s language reference"
     text = [
-        f"# Meta-Language: {config.model.kind} of {outcome.parameters:,} parameters",
+        f"# Meta-Language: {config.model.title} of {outcome.parameters:,} parameters",
         "",
         f"Nats per token on {config.evaluation_sequences:,} unseen languages of each order, context"
         f" {config.evaluation_context:,}; mean over positions around 16 and over the last sixteenth"
@@ -444,13 +447,18 @@ def report(outcome: RunResult) -> Report:
         + " Nulls need no training, are not told n, and see the same sequences. The adaptive n-gram"
         f" (of 0 .. {ORDERS - 1} tokens of context) and the softmax regression are those that are"
         " best at the end of other sequences; the mixture weighs all of them by their predictions"
-        " so far; the untrained online memory has the rates that models of its kind start from.",
+        " so far; the untrained online memory has the rates that models of its kind start from."
+        + (f" Natural text: {source}; letters have a new code in every window." * (TEXT in first)),
         "",
         table(seeds),
         "",
         EXPLAINED,
         "",
         difference_table(seeds),
+        "",
+        "Nats per token by the position in the context, which doubles:",
+        "",
+        doubling_table(seeds),
         "",
     ]
     for name in ("n = 3", "n = 6"):
@@ -461,17 +469,6 @@ def report(outcome: RunResult) -> Report:
                 bins=log_bins(first[name].model.shape[1]),
             )
             text += [f"In-context learning, {name}:", "", profile.table(), ""]
-    if of_text:
-        text += [
-            f"Natural text (`{config.text_dir}`), {of_text[0].model.shape[0]} windows:",
-            "",
-            table([{"text": curves} for curves in of_text]),
-            "",
-            difference_table([{"text": curves} for curves in of_text]),
-            "",
-            f"Tokens of the symbols: {outcome.program.more.symbols}",
-            "",
-        ]
     if outcome.program.more.demonstrations:
         text += [
             "Continuations of contexts in which 15 % of the items are wrong, at temperature "

@@ -12,9 +12,11 @@ from gpicljax.networks.continuation import Continuation
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.experience import ExperienceSettings, experience_network
 from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
+from gpicljax.networks.online_memory import OnlineMemorySettings
+from gpicljax.networks.online_policy import OnlinePolicy
 from gpicljax.networks.pointer import Pointer
 
-_SYMBOLIC = ("continuations", "pointers")
+_SYMBOLIC = ("continuations", "pointers", "online")
 """Memories that are networks of their own, for symbols in and symbols out."""
 
 
@@ -23,18 +25,20 @@ class RecurrentSettings(MemorySettings):
     """A network with a memory, for a policy and its value.
 
     Attributes:
-      memory: kind of the memory, see `MemorySettings`. Three more kinds are networks of their own.
+      memory: kind of the memory, see `MemorySettings`. Four more kinds are networks of their own.
         `"continuations"` (`networks.continuation`) and `"pointers"` (`networks.pointer`) are for
         symbols in and symbols out; `core` is then the size of their projections, all heads
-        together. `"tables"` (`networks.experience`) is for whole trials of discrete tasks.
-      sizes: hidden sizes before the memory; for continuations and pointers, those of the layers
-        that read it.
+        together. So is `"online"` (`networks.online_policy`), which has sizes of its own.
+        `"tables"` (`networks.experience`) is for whole trials of discrete tasks.
+      sizes: hidden sizes before the memory; for networks of symbols, those of the layers that read
+        it.
       context: n, the number of events by which continuations are found, or that are seen without
         pointing.
       following: m, the number of events in a continuation.
       silence: the symbol whose steps are no events for continuations and pointers; None if all
         steps are events.
       tables: sizes of the network with tables.
+      online: sizes of the online memory.
 
     Example:
       >>> import jax
@@ -44,12 +48,13 @@ class RecurrentSettings(MemorySettings):
       (8, 32)
     """
 
-    memory: MemoryKind | Literal["continuations", "pointers", "tables"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
+    memory: MemoryKind | Literal["continuations", "pointers", "online", "tables"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
     sizes: tuple[Size, ...] = (128,)
     context: Size = 4
     following: Size = 8
     silence: Natural | None = None
     tables: ExperienceSettings = ExperienceSettings()
+    online: OnlineMemorySettings = OnlineMemorySettings()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -57,7 +62,8 @@ class RecurrentSettings(MemorySettings):
             return
         if self.memory not in _SYMBOLIC:
             return super().__post_init__()
-        width_of_head(self.core, self.heads, "the projections")
+        if self.memory != "online":
+            width_of_head(self.core, self.heads, "the projections")
 
     def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
         """Returns the network, for members of these spaces."""
@@ -71,6 +77,8 @@ class RecurrentSettings(MemorySettings):
             case = f"{self.memory}, for {observations} and {actions}"
             raise ValueError(refusal("memory", case, "Discrete for both"))
         symbols, choices = (space.n for space in space_pair if isinstance(space, spaces.Discrete))
+        if self.memory == "online":
+            return as_network(OnlinePolicy(symbols, choices, self.online, self.sizes))
         is_symbol = self.silence is None or 0 <= self.silence < symbols
         check(is_symbol, "silence", self.silence, f"None, or a symbol below {symbols}")
         sizes: dict[str, Any] = {

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.networks.contract import as_network
+from gpicljax import spaces
+from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.online_memory import OnlineMemory, OnlineMemorySettings
 from gpicljax.networks.online_regression import Rates, predict_and_learn, regress
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.networks.suffix_counts import (
     blend_orders,
     context_rows,
@@ -124,6 +126,40 @@ def test_it_stays_finite_and_learns_a_sequence():
     nats = -jnp.take_along_axis(logits, tokens[1:, :, None], -1)[..., 0]
     assert nats[:4].mean() > 1.5 and nats[2000:].max() < 0.05
     assert all(np.isfinite(x).all() for x in jax.tree.leaves((logits, carry)))
+
+
+@pytest.mark.slow
+def test_it_stays_finite_over_a_million_tokens():
+    """Discounted losses, counts and precisions of a sequence that changes all the time."""
+    network = as_network(OnlineMemory(V, SETTINGS))
+    draw = np.random.default_rng(0)
+    params = network.init(jax.random.key(0), jnp.zeros(1, jnp.int32))
+    unroll, carry = jax.jit(network.unroll), network.initial_carry(1)
+    for part in range(64):
+        tokens = jnp.asarray(draw.integers(1 + part % V, size=(1 << 14, 1)), jnp.int32)
+        logits, carry = unroll(params, carry, tokens, jnp.zeros(tokens.shape, bool))
+        assert np.isfinite(logits).all()
+    assert carry.tokens[0] == 1 << 20
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(carry))
+
+
+def test_a_policy_of_symbols_acts_what_the_memory_expects():
+    settings = RecurrentSettings("online", sizes=(8,), online=SETTINGS)
+    network = settings.network(spaces.Discrete(V), spaces.Discrete(V))
+    symbols = jnp.tile(jnp.array([3, 1, 4, 1, 5, 2, 6, 7]), 40)[:, None]
+    starts = jnp.zeros(symbols.shape, bool).at[160].set(True)
+    inputs = AgentInput(symbols, jnp.roll(symbols, 1), jnp.ones(symbols.shape))
+    params = network.init(jax.random.key(0), jax.tree.map(lambda x: x[0], inputs))
+    output, _ = jax.jit(network.unroll)(params, None, inputs, starts)
+    step = jax.jit(network.step)
+    is_right = output.logits.argmax(-1)[:-1] == symbols[1:]
+    assert is_right[120:159].all() and is_right[280:].all() and not is_right[160:168].all()
+    carry = network.initial_carry(1)
+    for t, at in enumerate(zip(*inputs, starts, strict=True)):
+        alone, carry = step(params, carry, AgentInput(*at[:3]), at[3])
+        np.testing.assert_allclose(alone.logits, output.logits[t], atol=1e-4)
+    with pytest.raises(ValueError, match="online, for Box"):
+        settings.network(spaces.Box(0.0, 1.0, (4,)), spaces.Discrete(5))
 
 
 def test_too_long_contexts_are_refused():

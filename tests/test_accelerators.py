@@ -17,6 +17,7 @@ from compiling import OPTIMISED
 import gpicljax
 from gpicljax import agents, batching
 from gpicljax.networks.attention import causal_attention
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.networks.memories import CACHES, MemoryKind
 from gpicljax.runtime import targets
 
@@ -332,6 +333,22 @@ def test_no_update_asks_the_host(name):
     update = compiled_for("h100", trainer.update, state)
     print(f"\n{name}, {TRAINED[name]}: an update {update.kernels} kernels")
     assert update.data_loops == 0
+
+
+@pytest.mark.slow
+def test_an_online_memory_learns_a_token_with_few_kernels():
+    """Its two scans forwards, and the one backwards, which reads the rows in use alone."""
+    network = language_model(LanguageModelSettings("online"))
+    tokens = jax.ShapeDtypeStruct((512, 8), jnp.int32)
+    params = jax.eval_shape(network.init, KEY, jax.ShapeDtypeStruct((8,), jnp.int32))
+
+    def gradient(params, tokens):
+        return jax.grad(lambda p: network.unroll(p, None, tokens, None)[0].mean())(params)
+
+    report = compiled_for("h100", gradient, params, tokens)
+    print(f"\nonline memory: {report.kernels / 512:.1f} kernels a token")
+    assert report.data_loops == 0
+    assert report.kernels <= 60 * 512
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 from flax import struct
 from jax.typing import ArrayLike
 
@@ -45,6 +46,7 @@ from gpicljax.typing import ArrayTree, Variables
 
 Metrics = dict[str, jax.Array]
 Schedule = Literal["noam", "cosine", "constant"]
+Optimiser = Literal["adam", "muon"]
 # Apart from the keys of a batch's sequences, which have small numbers.
 _DROPOUT = 2**31
 
@@ -156,6 +158,7 @@ class SequenceConfig:
       schedule: of the learning rate after its warm-up: `"noam"` falls with the square root of the
         number of updates (Vaswani et al., 2017), `"cosine"` to `final_share` at `decay_updates`,
         `"constant"` stays.
+      optimiser: `"adam"`, or `"muon"` (Jordan et al., 2024) for matrices, with Adam for the rest.
       ramp: positions of a sequence over which the weight of its losses rises from 0 to 1: what
         cannot be known yet teaches little.
     """
@@ -163,6 +166,7 @@ class SequenceConfig:
     batch_size: Count = 16
     microbatches: Count = 1
     schedule: Schedule = "noam"
+    optimiser: Optimiser = "adam"
     ramp: Natural = 0
 
     def __post_init__(self) -> None:
@@ -172,6 +176,7 @@ class SequenceConfig:
         check(divides, "microbatches", self.microbatches, accepted_values)
         check_at_least(0, ramp=self.ramp)
         check_choice("schedule", self.schedule, get_args(Schedule))
+        check_choice("optimiser", self.optimiser, get_args(Optimiser))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -336,6 +341,17 @@ def make(
     )
 
 
+def _matrices(params: ArrayTree) -> Any:
+    """Returns the axes of matrices, for Muon; layers of a stack are matrices of their own."""
+
+    def axes(leaf: jax.Array) -> optax.contrib.MuonDimensionNumbers | None:
+        if leaf.ndim < 2:
+            return None
+        return optax.contrib.MuonDimensionNumbers(leaf.ndim - 2, leaf.ndim - 1)
+
+    return jax.tree.map(axes, params)
+
+
 def _no_agent(greedy: bool = False) -> Agent:
     raise ValueError(refusal("agent", None, "a function, where the network is to act"))
 
@@ -390,9 +406,22 @@ class SequenceTrainer:
         return x if self.axis is None else jax.lax.psum(x, self.axis)
 
     def _optimiser(self, hparams: SequenceHParams) -> optax.GradientTransformation:
+        scale: Any = optax.scale_by_adam(hparams.adam_b1, hparams.adam_b2, hparams.adam_epsilon)
+        if self.config.optimiser == "muon":
+            # A rate of 1: the schedule below has the rate of both parts.
+            scale = optax.chain(
+                optax.contrib.muon(
+                    1.0,
+                    adam_b1=hparams.adam_b1,
+                    adam_b2=hparams.adam_b2,
+                    muon_weight_dimension_numbers=_matrices,
+                    consistent_rms=0.2,
+                ),
+                optax.scale(-1.0),
+            )
         return optax.chain(
             optax.clip_by_global_norm(hparams.max_gradient_norm),
-            optax.scale_by_adam(hparams.adam_b1, hparams.adam_b2, hparams.adam_epsilon),
+            scale,
             optax.add_decayed_weights(
                 hparams.weight_decay, lambda params: jax.tree.map(lambda x: x.ndim > 1, params)
             ),

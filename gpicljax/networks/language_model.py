@@ -15,7 +15,12 @@ from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.embeddings import TokenEmbedding
 from gpicljax.networks.layers import Linear, default_float, scaled_uniform
 from gpicljax.networks.linear_attention import LinearTransformer
-from gpicljax.networks.online_memory import OnlineMemory, OnlineMemorySettings
+from gpicljax.networks.online_memory import (
+    OnlineCarry,
+    OnlineMemory,
+    OnlineMemorySettings,
+    latest_tokens,
+)
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import Transformer
 from gpicljax.networks.vectors import AroundCore
@@ -49,56 +54,108 @@ class LanguageModel(AroundCore):
         return self.head(features)
 
 
-class OverOnlineMemory(AroundCore):
-    """Corrects the predictions of an online memory, which its core reads beside the tokens.
-
-    Before any training its predictions are those of the memory, as the head starts at 0.
+class LatestTokens(nn.Module):
+    """Reads a token together with those before it, so that attention can match contexts at once.
 
     Attributes:
-      core: a transformer.
-      memory: from the same tokens to logits.
-      width: of the embedding.
+      vocab_size: V.
+      width: of the sum of the embeddings, one for each age and token.
+      ages: tokens that are read together.
+    """
+
+    vocab_size: int
+    width: int
+    ages: int
+
+    def setup(self) -> None:
+        """The embeddings; a token that is not there has one, too."""
+        shape = self.ages, self.vocab_size + 1, self.width
+        normal = nn.initializers.normal(self.ages**-0.5)
+        self.table = self.param("table", normal, shape, default_float())
+
+    def initial_carry(self, batch: int) -> jax.Array:
+        """Returns the tokens before a trial, `int32[B, ages]`: none."""
+        return jnp.full((batch, self.ages), self.vocab_size, jnp.int32)
+
+    def unroll(
+        self, carry: jax.Array, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, float, jax.Array]:
+        """Tokens `int32[T, B]` -> vectors `[T, B, width]`, no logits, and the carry."""
+        latest = latest_tokens(carry, inputs, starts, self.vocab_size)
+        return self.table[jnp.arange(self.ages), latest[1:]].sum(-2), 0.0, latest[-1]
+
+
+class MemoryPredictions(nn.Module):
+    """Reads a token together with what an online memory expects after it.
+
+    Attributes:
+      memory: from tokens to logits.
+      width: of the sum of the token's embedding and the projected logits.
     """
 
     memory: OnlineMemory
     width: int
+
+    def setup(self) -> None:
+        """Both parts of the sum."""
+        self.embedding = TokenEmbedding(self.memory.vocab_size, self.width)
+        self.projection = Linear(self.width, scaled_uniform(), default_float())
+
+    def initial_carry(self, batch: int) -> OnlineCarry:
+        """Returns the memory of nothing."""
+        return self.memory.initial_carry(batch)
+
+    def unroll(
+        self, carry: OnlineCarry, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, jax.Array, OnlineCarry]:
+        """Tokens `int32[T, B]` -> vectors `[T, B, width]`, the memory's logits, and the carry."""
+        logits, carry = self.memory.unroll(carry, inputs, starts)
+        return self.embedding(inputs) + self.projection(logits), logits, carry
+
+
+class ReadingModel(AroundCore):
+    """A language model whose input has a memory of its own, and may have logits to begin with.
+
+    Attributes:
+      core: a transformer.
+      reader: a module with `initial_carry`, and with `unroll` to vectors for the core, logits to
+        which those of the core are added, and the carry.
+      vocab_size: V.
+    """
+
+    reader: LatestTokens | MemoryPredictions
+    vocab_size: int
+
+    def setup(self) -> None:
+        """The head starts at 0: before any training the reader's logits are the model's."""
+        self.head = Linear(self.vocab_size, nn.initializers.zeros, default_float())
 
     @property
     def reads_none(self) -> bool:
         """True: see `networks.contract.as_network`."""
         return True
 
-    def setup(self) -> None:
-        """The two parts of the core's input, and the head."""
-        vocab_size, float_ = self.memory.vocab_size, default_float()
-        self.embedding = TokenEmbedding(vocab_size, self.width)
-        self.projection = Linear(self.width, scaled_uniform(), float_)
-        self.head = Linear(vocab_size, nn.initializers.zeros, float_)
-
     def initial_carry(self, batch: int) -> Any:
-        """Returns the carries of the core and of the memory."""
-        return self.core.initial_carry(batch), self.memory.initial_carry(batch)
+        """Returns the carries of the core and of the reader."""
+        return self.core.initial_carry(batch), self.reader.initial_carry(batch)
 
     def unroll(
         self, carry: Any, inputs: jax.Array, starts: jax.Array | None
     ) -> tuple[jax.Array, Any]:
         """Tokens `int32[T, B]`, starts `bool[T, B]` -> logits float `[T, B, V]`, and the carry."""
+        empty = None, self.reader.initial_carry(inputs.shape[1])
+        of_core, of_reader = empty if carry is None else carry
         steps = jnp.zeros(inputs.shape, bool) if starts is None else starts
-        empty = None, self.memory.initial_carry(inputs.shape[1])
-        of_core, of_memory = empty if carry is None else carry
-        predicted, of_memory = self.memory.unroll(of_memory, inputs, steps)
-        features, of_core = self.core.unroll(of_core, self._merge(inputs, predicted), starts)
-        return predicted + self.head(features), (of_core, of_memory)
+        vectors, logits, of_reader = self.reader.unroll(of_reader, inputs, steps)
+        features, of_core = self.core.unroll(of_core, vectors, starts)
+        return logits + self.head(features), (of_core, of_reader)
 
     def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
         """Tokens `int32[B]`, start `bool[B]` -> logits float `[B, V]`, and the carry."""
-        of_core, of_memory = carry
-        predicted, of_memory = self.memory.step(of_memory, inputs, start)
-        features, of_core = self.core.step(of_core, self._merge(inputs, predicted), start)
-        return predicted + self.head(features), (of_core, of_memory)
-
-    def _merge(self, tokens: jax.Array, predicted: jax.Array) -> jax.Array:
-        return self.embedding(tokens) + self.projection(predicted)
+        of_core, of_reader = carry
+        vectors, logits, of_reader = self.reader.unroll(of_reader, inputs[None], start[None])
+        features, of_core = self.core.step(of_core, vectors[0], start)
+        return (logits + self.head(features)[None])[0], (of_core, of_reader)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,9 +175,9 @@ class LanguageModelSettings:
       window: tokens that a transformer attends to; 0 for all.
       precision: of the transformer's matrix products.
       dropout: rate of the transformer while it is trained; 0.1 in the paper (appendix A.4).
-      features: what a transformer reads: tokens; or also what an online memory predicts from them,
-        which it then corrects.
-      online: sizes of an online memory.
+      features: what a transformer reads: a token; the latest tokens together; or a token with what
+        an online memory expects after it, which the transformer then corrects.
+      online: sizes of an online memory; its ages are also how many the latest tokens are.
 
     Raises:
       ValueError: for numbers below 1 (or 0), and a width that the heads do not divide.
@@ -141,7 +198,7 @@ class LanguageModelSettings:
     window: Natural = 0
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: BelowOne = 0.0
-    features: Literal["tokens", "online"] = "tokens"
+    features: Literal["tokens", "latest", "online"] = "tokens"
     online: OnlineMemorySettings = OnlineMemorySettings()
 
     def __post_init__(self) -> None:
@@ -158,7 +215,8 @@ class LanguageModelSettings:
         """Returns the kind in words."""
         kinds = {"linear": "linear attention", "lstm": "LSTM", "online": "online memory"}
         title = kinds.get(self.kind, self.kind)
-        return title if self.features == "tokens" else f"{title} over an online memory"
+        reads = {"latest": " that reads the latest tokens", "online": " over an online memory"}
+        return title + reads.get(self.features, "")
 
 
 def language_model(
@@ -184,9 +242,12 @@ def language_model(
             dtype=getattr(jnp, settings.precision),
             dropout=settings.dropout,
         )
+        if settings.features == "latest":
+            reader: Any = LatestTokens(vocab_size, width, settings.online.ages)
+            return as_network(ReadingModel(core, reader, vocab_size))
         if settings.features == "online":
-            memory = OnlineMemory(vocab_size, settings.online)
-            return as_network(OverOnlineMemory(core, memory, width))
+            reader = MemoryPredictions(OnlineMemory(vocab_size, settings.online), width)
+            return as_network(ReadingModel(core, reader, vocab_size))
     elif settings.kind == "linear":
         # Five matrices of width x width in each layer's attention, not four, and a convolution.
         hidden = settings.hidden or round(3.375 * width)

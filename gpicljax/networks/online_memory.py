@@ -207,17 +207,9 @@ class OnlineMemory(nn.Module):
 
     def _windows(self, carry: OnlineCarry, inputs: jax.Array, starts: jax.Array) -> _Windows:
         """Returns every token with those before it."""
-        ages = self.settings.ages
         trial = carry.trial + jnp.cumsum(starts.astype(jnp.uint32), 0)
-        tokens = jnp.concatenate([carry.recent.T[::-1], inputs.astype(jnp.int32)])
-        trials = jnp.concatenate([jnp.broadcast_to(carry.trial, (ages, *carry.trial.shape)), trial])
-        count = inputs.shape[0] + 1
-        latest = []
-        for start in range(ages - 1, -1, -1):
-            earlier = slice(start, start + count)
-            is_same = trials[earlier] == trials[ages - 1 :]
-            latest.append(jnp.where(is_same, tokens[earlier], self.vocab_size))
-        is_known = ~starts & (tokens[ages - 1 : -1] < self.vocab_size)
+        latest = latest_tokens(carry.recent, inputs, starts, self.vocab_size)
+        is_known = ~starts & (latest[:-1, :, 0] < self.vocab_size)
         target = jnp.where(is_known, inputs, -1)
 
         def count_on(place: jax.Array, start: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -227,9 +219,9 @@ class OnlineMemory(nn.Module):
         before = carry.tokens - 1
         _, place = jax.lax.scan(count_on, before, starts)
         return _Windows(
-            latest=jnp.stack(latest, -1),
+            latest=latest,
             target=jnp.concatenate([target, jnp.full_like(target[:1], -1)]),
-            trial=trials[ages - 1 :],
+            trial=jnp.concatenate([carry.trial[None], trial]),
             place=jnp.concatenate([before[None], place]),
         )
 
@@ -313,6 +305,32 @@ class OnlineMemory(nn.Module):
         return jnp.logaddexp(
             jax.nn.log_sigmoid(choice) + product, jax.nn.log_sigmoid(-choice) + mixture
         )
+
+
+def latest_tokens(
+    recent: jax.Array, tokens: jax.Array, starts: jax.Array, nothing: int
+) -> jax.Array:
+    """Returns each token with those before it in its trial.
+
+    Args:
+      recent: `int32[B, A]`, the latest tokens before these, the newest first.
+      tokens: `int32[T, B]`.
+      starts: `bool[T, B]`.
+      nothing: stands where there is no token.
+
+    Returns:
+      `int32[T + 1, B, A]`: `recent`, and the same after every token.
+    """
+    ages, count = recent.shape[1], tokens.shape[0] + 1
+    trial = jnp.cumsum(starts, 0, dtype=jnp.int32)
+    every = jnp.concatenate([recent.T[::-1], tokens.astype(jnp.int32)])
+    trials = jnp.concatenate([jnp.zeros_like(recent.T), trial])
+    latest = []
+    for start in range(ages - 1, -1, -1):
+        earlier = slice(start, start + count)
+        is_same = trials[earlier] == trials[ages - 1 :]
+        latest.append(jnp.where(is_same, every[earlier], nothing))
+    return jnp.stack(latest, -1)
 
 
 def _prior_variances(size: OnlineMemorySettings, dtype: Any) -> jax.Array:

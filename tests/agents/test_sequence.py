@@ -270,12 +270,29 @@ def test_units_are_dropped_in_training_alone(rate):
         trainer.agent()
 
 
+def test_muon_makes_steps_of_a_stack_of_matrices_orthogonal():
+    """Each layer's matrix moves by a step whose singular values are about equal."""
+    network = Network(lambda key, x: None, lambda batch: (), None, None)
+    config = SequenceConfig(optimiser="muon", schedule="constant")
+    losses = [sequence.Loss("error", lambda outputs, sequences: outputs)]
+    trainer = sequence.make(config, network, None, losses).update.__self__
+    params = {"stack": jnp.zeros((3, 6, 6)), "bias": jnp.zeros(6)}
+    hparams = SequenceHParams(warmup_updates=0, learning_rate=1.0)
+    optimiser = trainer._optimiser(hparams)
+    grads = {"stack": jax.random.normal(jax.random.key(0), (3, 6, 6)), "bias": jnp.ones(6)}
+    steps, _ = optimiser.update(grads, optimiser.init(params), params)
+    values = np.linalg.svd(steps["stack"], compute_uv=False)
+    assert values.max() / values.min() < 2.5 and (jnp.vdot(steps["stack"], grads["stack"]) < 0)
+    assert (steps["bias"] < 0).all()
+
+
 def test_bad_input_is_refused():
     for options, text in (
         ({"batch_size": 0}, "batch_size: got 0"),
         ({"microbatches": 3}, "microbatches: got 3; accepted: a divisor of batch_size = 16"),
         ({"ramp": -1}, "ramp: got -1"),
         ({"schedule": "linear"}, "schedule: got 'linear'"),
+        ({"optimiser": "sgd"}, "optimiser: got 'sgd'"),
     ):
         with pytest.raises(ValueError, match=text):
             SequenceConfig(**options)

@@ -30,19 +30,15 @@ def test_kinds_have_about_equal_budgets(shape):
 
 
 OVER_MEMORY = LanguageModelSettings("transformer", 2, 8, 2, features="online")
-
-
-def settings_of(kind):
-    if kind == "transformer over online memory":
-        return OVER_MEMORY
-    return LanguageModelSettings(kind, 2, 8, 2)
+READS_LATEST = LanguageModelSettings("transformer", 2, 8, 2, features="latest")
+SETTINGS = [LanguageModelSettings(kind, 2, 8, 2) for kind in (*KINDS, "online")]
 
 
 @pytest.mark.parametrize(
-    "kind", daily(["transformer"], (*KINDS, "online", "transformer over online memory"))
+    "settings", daily(SETTINGS[:1], (*SETTINGS, READS_LATEST, OVER_MEMORY)), ids=lambda x: x.title
 )
-def test_step_is_unroll(kind):
-    network = language_model(settings_of(kind), 5, capacity=12)
+def test_step_is_unroll(settings):
+    network = language_model(settings, 5, capacity=12)
     draw = np.random.default_rng(0)
     tokens = jnp.asarray(draw.integers(5, size=(12, 3)), jnp.int32)
     starts = jnp.asarray(draw.random((12, 3)) < 0.2)
@@ -66,7 +62,8 @@ def test_a_transformer_over_an_online_memory_begins_with_its_predictions():
     tokens = jax.random.randint(jax.random.key(0), (12, 3), 0, 5)
     params = network.init(jax.random.key(1), tokens[0])
     logits, _ = jax.jit(network.unroll)(params, None, tokens, None)
-    expected, _ = jax.jit(alone.unroll)({"params": params["params"]["memory"]}, None, tokens, None)
+    alone_params = {"params": params["params"]["reader"]["memory"]}
+    expected, _ = jax.jit(alone.unroll)(alone_params, None, tokens, None)
     np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 

@@ -16,7 +16,7 @@ Language models are agents like all others. `load_language_model` gives their ne
 a few come with the package: `shipped_models()` names them.
 
 ```python
-model = load_language_model(shipped("meta_language_tiny"))
+model = load_language_model(shipped("meta_language_online"))
 logits, _ = model.network.unroll(model.params, None, tokens, None)  # int32[T, B] -> [T, B, V]
 ```
 """
@@ -294,7 +294,7 @@ def shipped_models() -> list[str]:
 
     Example:
       >>> shipped_models()
-      ['byte_stream_quick', 'in_context_rl_mixture', 'maze_world_small', 'meta_language_tiny']
+      ['byte_stream_quick', 'in_context_rl_mixture', 'maze_world_small', 'meta_language_online', ...
     """
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
 
@@ -302,8 +302,9 @@ def shipped_models() -> list[str]:
 def shipped_model(name: str) -> Path:
     """Returns the folder of a model that comes with the package.
 
-    `meta_language_tiny` is a transformer of 303,008 parameters that learns random languages in its
-    context, trained by `python experiments/meta_language.py --preset cpu-tiny`. `maze_world_small`
+    `meta_language_online` learns random languages in its context, an online memory of 10,639
+    parameters, trained by `python experiments/meta_language.py --preset cpu-online-wide`;
+    `meta_language_tiny` is a transformer of 303,008, by `--preset cpu-tiny`. `maze_world_small`
     is a world model and policy of 826,230 parameters, its autoencoder included, of mazes of 7 x 7,
     which it has learnt to walk and to foresee from pictures of 32 x 32, by `python
     experiments/maze_world.py`. `in_context_rl_mixture` learns bandits, lakes and corridors within

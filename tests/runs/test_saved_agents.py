@@ -448,13 +448,17 @@ def test_another_model_is_refused(saved_model, saved_agent):
         load_language_model(saved_agent[0])
 
 
-def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
-    names = ["byte_stream_quick", "in_context_rl_mixture", "maze_world_small", "meta_language_tiny"]
+LANGUAGE_MODELS = {"meta_language_online": 10_639, "meta_language_tiny": 303_008}
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_shipped_models_learn_a_language_that_they_have_never_seen(name):
+    names = ["byte_stream_quick", "in_context_rl_mixture", "maze_world_small", *LANGUAGE_MODELS]
     assert shipped_models() == names
-    folder = shipped_model("meta_language_tiny")
+    folder = shipped_model(name)
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2e6
     model = load_language_model(folder)
-    assert model.info["parameters"] == 303_008
+    assert model.info["parameters"] == LANGUAGE_MODELS[name]
     env = gpicljax.make("MetaLanguage-v0")
     params = env.make_params(min_order=3, max_order=3)
     keys = jax.random.split(jax.random.key(0), (2, 16))
@@ -507,7 +511,7 @@ def test_the_shipped_model_of_mazes_walks_to_where_it_is_sent():
 
 def test_an_unknown_shipped_model_suggests_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'meta_language_tiny'"):
-        shipped_model("meta_langage")
+        shipped_model("meta_langage_tiny")
 
 
 def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path, key):

@@ -197,6 +197,7 @@ def icl_record(
     end: float = 0.1,
     bins: int | None = None,
     positions: ArrayLike | None = None,
+    reached: bool = False,
 ) -> ICLRecord:
     """Makes a record of measured curves.
 
@@ -214,6 +215,7 @@ def icl_record(
         begin together, it should hold several of them.
       positions: ascending `float[T]`, what was measured at, if not at 0 .. T - 1; without bins.
       bins: number of bins whose width grows with the position (`log_bins`); None for positions.
+      reached: whether to leave out the positions from `reached_length` of the agent on.
 
     Returns:
       The record: rows are seeds where there are several, else groups of trials.
@@ -233,6 +235,9 @@ def icl_record(
     shaped = {role: _three_axes(role, x) for role, x in curves.items()}
     rest = {name: _three_axes(name, x) for name, x in nulls.items()}
     seeds, trials, length = shaped["agent"].shape
+    if reached:
+        length = reached_length(shaped["agent"])
+        shaped, rest = ({n: x[..., :length] for n, x in named.items()} for named in (shaped, rest))
     for name, x in {**shaped, **rest}.items():
         fits = x.shape[1:] == (trials, length) and x.shape[0] in (1, seeds)
         check_array(fits, name, x, f"float[{seeds} or 1, {trials}, {length}], as the agent's")
@@ -278,6 +283,13 @@ def icl_record(
         null=chosen,
         oracle=oracle,
     )
+
+
+def reached_length(values: ArrayLike, share: float = 0.1) -> int:
+    """Returns up to which position, of `float[..., T]`, at least this share of trials has data."""
+    is_there = np.isfinite(np.asarray(values, np.float64))
+    is_reached = is_there.mean(tuple(range(is_there.ndim - 1))) >= share
+    return int(np.argmin(np.append(is_reached, False)))
 
 
 def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:

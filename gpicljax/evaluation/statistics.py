@@ -19,12 +19,39 @@ Method = Literal["bca", "percentile"]
 Statistic = Callable[[NDArray[np.float64]], ArrayLike]
 
 
+def format_interval(
+    mean: float,
+    low: float = float("nan"),
+    high: float = float("nan"),
+    spec: str = ".2f",
+    scale: float = 1.0,
+) -> str:
+    """Returns `mean [low, high]`; the mean alone where there is no interval, a dash for NaN.
+
+    Args:
+      mean: the value, or any other centre of the interval.
+      low: lower end of the interval; NaN for none.
+      high: upper end.
+      spec: format of each number, as in f-strings.
+      scale: factor of the numbers: 100 for shares in per cent.
+    """
+    if np.isnan(mean):
+        return "-"
+    value, *ends = (f"{scale * x:{spec}}" for x in (mean, low, high))
+    return f"{value} [{', '.join(ends)}]" if np.isfinite(low) else value
+
+
 class SummaryStats(NamedTuple):
     """Mean and sample standard deviation over `n` seeds, as a cell of a paper's table."""
 
     mean: float
     std: float
     n: int
+
+    @property
+    def percent(self) -> str:
+        """Shares in per cent, as tables have them: mean ± standard deviation."""
+        return f"{100 * self.mean:.1f} ± {100 * self.std:.1f}"
 
 
 @dataclass(frozen=True)
@@ -59,10 +86,12 @@ class Interval:
         """
         if self.count < 2:
             return f"{100 * self.mean:.1f}"
-        return (
-            f"{100 * self.mean:.1f} ± {100 * self.std:.1f} "
-            f"[{100 * max(self.low, 0.0):.1f}, {100 * min(self.high, 1.0):.1f}]"
-        )
+        ends = f"[{100 * max(self.low, 0.0):.1f}, {100 * min(self.high, 1.0):.1f}]"
+        return f"{self.moments.percent} {ends}"
+
+    def format(self, spec: str = ".2f") -> str:
+        """Returns `mean [low, high]` with numbers of this format, see `format_interval`."""
+        return format_interval(self.mean, self.low, self.high, spec)
 
 
 class WelchResult(NamedTuple):

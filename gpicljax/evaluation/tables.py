@@ -1,10 +1,14 @@
-"""Tables of reports."""
+"""Tables and texts of reports."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from gpicljax.evaluation.statistics import Interval, mean_interval
 
 RowKind = Literal["learner", "control", "rule", "oracle"]
 
@@ -43,3 +47,34 @@ def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> 
     full = [[*row, *[""] * (len(head) - len(row))] for row in rows]
     lines = [f"| {' | '.join(map(str, row))} |" for row in (head, *full)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def interval_table(
+    head: Sequence[object],
+    samples: Mapping[str, Iterable[ArrayLike]],
+    cell: Callable[[Interval], str] = Interval.format,
+) -> str:
+    """Returns a table in Markdown of means of samples with their t-intervals.
+
+    Args:
+      head: head of all columns.
+      samples: by the name of the row, `float[N]` for each further column.
+      cell: content of a cell, see `Interval`.
+    """
+    rows = samples.items()
+    return markdown_table(head, ([n, *(cell(mean_interval(x)) for x in xs)] for n, xs in rows))
+
+
+def percents(shares: Iterable[float]) -> list[str]:
+    """Returns shares in per cent, as tables have them."""
+    return [f"{100 * share:.1f}" for share in shares]
+
+
+def seeds_legend(seeds: int) -> str:
+    """Returns what the cells `Interval.percent` and their like show, in words."""
+    return f"mean ± standard deviation [95 % t-interval] over {seeds} seed(s)"
+
+
+def join_paragraphs(*parts: str) -> str:
+    """Returns headings, paragraphs and tables as one text in Markdown; empty ones are left out."""
+    return "\n\n".join(part for part in parts if part)

@@ -103,4 +103,4 @@ class ReplyTally:
 def silence_notes(tallies: Mapping[str, ReplyTally]) -> list[str]:
     """Returns a paragraph for each row of a table in which some replies are no answers."""
     lacking = {name: x for name, x in tallies.items() if x.counts["answered"] < x.replies}
-    return [f"{name}: {tally.in_words()}.\n" for name, tally in lacking.items()]
+    return [f"{name}: {tally.in_words()}." for name, tally in lacking.items()]

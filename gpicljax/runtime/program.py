@@ -12,7 +12,11 @@ import numpy as np
 from gpicljax.data.collection import Collection
 from gpicljax.evaluation.records import ICLRecord
 from gpicljax.runs.config import RunConfig
+from gpicljax.runs.metrics import throughput
 from gpicljax.runs.run_directory import RunDirectory
+from gpicljax.typing import ArrayTree
+from gpicljax.viz.curves import learning_curves
+from gpicljax.viz.style import save_figure
 
 
 def named_key(seed: int, name: str) -> jax.Array:
@@ -204,10 +208,50 @@ class RunResult(NamedTuple):
         """Observations of one seed in the whole training."""
         return int(self.steps[-1]) if len(self.steps) else 0
 
+    @property
+    def speed(self) -> float:
+        """Observations per second over all seeds, see `runs.metrics.throughput`."""
+        return throughput(self.history)
+
+    def training_note(self, unit: str = "observations") -> str:
+        """Returns the extent and the speed of the training, and the agents' size, in a sentence.
+
+        Args:
+          unit: what an observation is, such as "environment steps".
+        """
+        size = f"{self.parameters:,} parameters each."
+        if not self.history:
+            return f"Agents have {size}"
+        rate = "" if np.isnan(self.speed) else f", {self.speed:,.0f} per second over all seeds"
+        rate += ", probes included" * bool(rate and self.program.probe)
+        return f"{self.observations:,} {unit} per seed{rate}; {size}"
+
     def curve(self, metric: str) -> np.ndarray:
         """Returns a metric over the training, `float64[seeds, chunks]`."""
         rows = [np.atleast_1d(np.asarray(row[metric], np.float64)) for row in self.history]
         return np.stack(rows, axis=1)
+
+    def draw_learning(self, metric: str, name: str = "learning", **labels: Any) -> None:
+        """Draws a metric over the training, cell by cell, if the log has two lines of it.
+
+        Args:
+          metric: the metric's name in the log.
+          name: the figure's file, without its ending.
+          **labels: see `viz.learning_curves`.
+        """
+        if len(self.steps) > 1:
+            curves = self.by_cell(self.curve(metric))
+            shown = curves if len(curves) > 1 else next(iter(curves.values()))
+            figure = learning_curves(self.steps, shown, **labels)
+            save_figure(figure, self.run.figures / f"{name}.png")
+
+    def by_cell(self, values: ArrayTree) -> dict[str, Any]:
+        """Returns the part of arrays `[seeds, ...]` that belongs to each cell, by its name."""
+        count = self.config.seeds
+        return {
+            cell: jax.tree.map(lambda x, i=i: np.asarray(x)[i * count : (i + 1) * count], values)
+            for i, cell in enumerate(self.program.cells)
+        }
 
     def seeds(self, values: Any) -> np.ndarray:
         """Values of each seed as `float64[seeds, ...]`, NaN where a seed is not sound."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import math
@@ -89,11 +90,12 @@ def plain(value: object) -> Any:
     """Turns arrays, scalars and paths into what JSON can say.
 
     Args:
-      value: nested mappings and sequences of numbers, strings, paths, numpy or JAX arrays.
+      value: nested mappings, dataclasses and sequences of numbers, strings, paths, numpy or JAX
+        arrays.
 
     Returns:
       The same structure of dicts, lists, strings, numbers, booleans and None. NaN and the
-      infinities, which JSON lacks, become None.
+      infinities, which JSON lacks, become None; dataclasses become dicts of their fields.
 
     Raises:
       TypeError: for a value of any other type.
@@ -104,6 +106,8 @@ def plain(value: object) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Path):
         return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(vars(value))
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -116,7 +120,7 @@ def plain(value: object) -> Any:
         return plain(array.astype(np.float64).tolist())
     raise TypeError(
         f"value: got {value!r} of type {type(value).__name__}; accepted: numbers, "
-        "strings, paths, arrays, and mappings or sequences of them"
+        "strings, paths, arrays, and mappings, dataclasses or sequences of them"
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,16 +10,26 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
-from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
-from gpicljax.evaluation.tables import Row, markdown_table, results_table
+from gpicljax.evaluation.statistics import (
+    Interval,
+    bootstrap_interval,
+    format_interval,
+    mean_interval,
+)
+from gpicljax.evaluation.tables import (
+    Row,
+    join_paragraphs,
+    markdown_table,
+    results_table,
+    seeds_legend,
+)
 from gpicljax.play.replay import write_replay
-from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS
 from gpicljax.studies.train_agent.measures import arm_means, is_bandit
 from gpicljax.viz.arms import arms_stage
-from gpicljax.viz.curves import icl_figure, learning_curves
+from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames
 from gpicljax.viz.style import save_figure
 
@@ -111,7 +120,8 @@ def goal(config: Any) -> float | None:
 def _format(interval: Interval) -> str:
     if interval.count < 2:
         return f"{interval.mean:,.2f}"
-    return f"{interval.mean:,.2f} ± {interval.std:,.2f} [{interval.low:,.2f}, {interval.high:,.2f}]"
+    low, high = f"{interval.low:,.2f}", f"{interval.high:,.2f}"
+    return f"{interval.mean:,.2f} ± {interval.std:,.2f} [{low}, {high}]"
 
 
 def results_tables(outcome: RunResult) -> str:
@@ -135,11 +145,11 @@ def results_tables(outcome: RunResult) -> str:
     for i, cell in enumerate(outcome.program.cells):
         for seed, returns in enumerate(episodes(outcome, "greedy", i).returns):
             low, high = bootstrap_interval(_trial_means(config, returns))
-            mean = f"{returns.mean():,.2f} [{low:,.2f}, {high:,.2f}]"
             ends = f"{returns.min():,.2f}", f"{returns.max():,.2f}"
+            mean = format_interval(returns.mean(), low, high, ",.2f")
             seeds.append([f"{f'{cell}, ' * bool(cell)}{seed}", mean, *ends])
     seed_head = ["seed", "mean return [95 % bootstrap interval over trials]", "least", "greatest"]
-    return "\n\n".join([results_table(head, rows), markdown_table(seed_head, seeds)])
+    return join_paragraphs(results_table(head, rows), markdown_table(seed_head, seeds))
 
 
 def _trial_means(config: Any, returns: np.ndarray) -> np.ndarray:
@@ -198,61 +208,45 @@ def mean_curve(values: np.ndarray) -> tuple[ICLCurve, str]:
     return icl_curve(samples, np.isfinite(samples)), f"95 % t-intervals over {len(samples)} {over}"
 
 
-def draw_trials(outcome: RunResult) -> list[str]:
+def draw_trials(outcome: RunResult, distribution: str, words: str) -> list[str]:
     """Draws returns by episode and regret by pull, where there are such; returns them in words."""
-    config, lines = outcome.config, []
-    for distribution, words in distributions(outcome).items():
-        ending, on = "_elsewhere" * (distribution == ELSEWHERE), f", on {words}" if words else ""
-        about = f"{config.algo} on {config.env}" + (f", {words}" if words else "")
-        played_by_all = players(outcome, distribution)
-        if config.episodes_per_trial > 1:
-            name = f"by_episode{ending}.png"
-            values = {player.name: returns_by_episode(config, player) for player in played_by_all}
-            curves, _ = _draw_curves(
-                outcome, name, values, "episodes seen in the trial", "return", about
-            )
-            means = "; ".join(
-                f"{player} {' '.join(f'{x:,.2f}' for x in _thin_out(line.mean))}"
-                for player, line in curves.items()
-            )
-            episodes_seen = f"from 1 to {config.episodes_per_trial}"
-            lines += [
-                f"By episode of the trial{on}, {episodes_seen} (`figures/{name}`): {means}.",
-                "",
-            ]
-        if played_by_all[0].regrets is not None:
-            name = f"regret{ending}.png"
-            values = {player.name: regret_by_pull(config, player) for player in played_by_all}
-            curves, over = _draw_curves(
-                outcome, name, values, "pulls in the trial", "cumulative regret", about
-            )
-            ends = "; ".join(
-                f"{player} {line.mean[-1]:,.2f} [{line.low[-1]:,.2f}, {line.high[-1]:,.2f}]"
-                for player, line in curves.items()
-            )
-            pulls = len(next(iter(curves.values())).mean) - 1
-            lines += [
-                f"Regret of a trial's {pulls} pulls{on} (`figures/{name}`): {ends}; {over}.",
-                "",
-            ]
-    return lines
+    config, played_by_all, notes = outcome.config, players(outcome, distribution), []
+    on = f", on {words}" if words else ""
+    about = f"{config.algo} on {config.env}" + (f", {words}" if words else "")
 
+    def draw(
+        measure: Callable[[Any, Player], np.ndarray], name: str, xlabel: str, ylabel: str
+    ) -> tuple[dict[str, ICLCurve], str]:
+        """Draws the curve of each player; returns the curves, and a note on their intervals."""
+        results = {player.name: mean_curve(measure(config, player)) for player in played_by_all}
+        curves = {player: line for player, (line, _) in results.items()}
+        over = next(iter(results.values()))[1]
+        figure = icl_figure(curves, xlabel=xlabel, ylabel=f"{ylabel}; {over}", title=about)
+        save_figure(figure, outcome.run.figures / name)
+        return curves, over
 
-def _draw_curves(
-    outcome: RunResult,
-    name: str,
-    values: Mapping[str, np.ndarray],
-    xlabel: str,
-    ylabel: str,
-    about: str,
-) -> tuple[dict[str, ICLCurve], str]:
-    """Draws the curve of each player; returns the curves, and a note on their intervals."""
-    results = {player: mean_curve(samples) for player, samples in values.items()}
-    curves = {player: line for player, (line, _) in results.items()}
-    over = next(iter(results.values()))[1]
-    figure = icl_figure(curves, xlabel=xlabel, ylabel=f"{ylabel}; {over}", title=about)
-    save_figure(figure, outcome.run.figures / name)
-    return curves, over
+    ending = "_elsewhere" * (distribution == ELSEWHERE)
+    if config.episodes_per_trial > 1:
+        name = f"by_episode{ending}.png"
+        curves, _ = draw(returns_by_episode, name, "episodes seen in the trial", "return")
+        means = "; ".join(
+            f"{player} {' '.join(f'{x:,.2f}' for x in _thin_out(line.mean))}"
+            for player, line in curves.items()
+        )
+        notes.append(
+            f"By episode of the trial{on}, from 1 to {config.episodes_per_trial} "
+            f"(`figures/{name}`): {means}."
+        )
+    if played_by_all[0].regrets is not None:
+        name = f"regret{ending}.png"
+        curves, over = draw(regret_by_pull, name, "pulls in the trial", "cumulative regret")
+        ends = "; ".join(
+            f"{player} {format_interval(line.mean[-1], line.low[-1], line.high[-1], ',.2f')}"
+            for player, line in curves.items()
+        )
+        pulls = len(next(iter(curves.values())).mean) - 1
+        notes.append(f"Regret of a trial's {pulls} pulls{on} (`figures/{name}`): {ends}; {over}.")
+    return notes
 
 
 def _thin_out(values: np.ndarray, most: int = 8) -> np.ndarray:
@@ -278,16 +272,14 @@ def draw_learning(outcome: RunResult) -> None:
     shown = {name: y for name, y in lines.items() if low - room / 2 <= y <= high + room / 2}
     levels = [low, high, *shown.values()]
     margin = 0.06 * max(max(levels) - min(levels), 1e-9)
-    figure = learning_curves(
-        outcome.steps,
-        {name: measured[_cell_slice(outcome, i)] for i, name in enumerate(outcome.program.cells)},
+    outcome.draw_learning(
+        "return",
         baselines=shown,
         xlabel="environment steps per seed",
         ylabel=f"return, greedy, mean of {config.probe_episodes}",
         title=f"{config.algo} on {config.env}",
         ylim=(min(levels) - margin, max(levels) + margin),
     )
-    save_figure(figure, outcome.run.figures / "learning.png")
 
 
 def draw_episode(outcome: RunResult) -> str:
@@ -329,73 +321,59 @@ def report(outcome: RunResult) -> Report:
     """Draws figures and film; returns the summary and its numbers."""
     config, cells = outcome.config, outcome.program.cells
     draw_learning(outcome)
-    trials = draw_trials(outcome)
-    film = draw_episode(outcome)
-    target = goal(config)
-    side_by_side = f" of each of {len(cells)} settings" if len(cells) > 1 else ""
-    text = [
-        f"# {outcome.program.title}",
-        "",
-        f"Undiscounted return of {config.evaluation_episodes} whole episodes per seed on fresh "
-        "tasks: mean ± standard deviation [95 % t-interval] over "
-        f"{config.seeds} seed(s){side_by_side}.",
-        "",
-        results_tables(outcome),
-        "",
-        *trials,
+    trials = [
+        note
+        for name, words in distributions(outcome).items()
+        for note in draw_trials(outcome, name, words)
     ]
-    if target is not None:
+    film = draw_episode(outcome)
+    side_by_side = f" of each of {len(cells)} settings" if len(cells) > 1 else ""
+    goals = []
+    if (target := goal(config)) is not None:
         for i, cell in enumerate(cells):
             means = seed_means(episodes(outcome, "greedy", i))
             prefix = f"{cell}: " * bool(cell)
-            text += [
-                f"{prefix}Goal {target:,.0f}: {np.sum(means >= target)} of {means.size} seeds.",
-                "",
-            ]
-    if outcome.observations:
-        rate = throughput(outcome.history)
-        text.append(
-            f"{outcome.observations:,} environment steps per seed"
-            + (f", {rate:,.0f} per second over all seeds, probes included" if rate > 0 else "")
-            + f"; {outcome.parameters:,} parameters each."
-        )
-    text += [film, "Every seed's agent is in `agents/`; `gpicljax.runs.load_agent` reads it."]
-    return Report("\n".join(text), summary_numbers(outcome), evaluations(outcome))
+            goals.append(
+                f"{prefix}Goal {target:,.0f}: {np.sum(means >= target)} of {len(means)} seeds."
+            )
+    text = join_paragraphs(
+        f"# {outcome.program.title}",
+        f"Undiscounted return of {config.evaluation_episodes} whole episodes per seed on fresh "
+        f"tasks: {seeds_legend(config.seeds)}{side_by_side}.",
+        results_tables(outcome),
+        *trials,
+        *goals,
+        outcome.training_note("environment steps") if outcome.observations else "",
+        f"{film} Every seed's agent is in `agents/`; `gpicljax.runs.load_agent` reads it.",
+    )
+    return Report(text, summary_numbers(outcome), evaluations(outcome))
 
 
 def summary_numbers(outcome: RunResult) -> dict[str, Any]:
     """Returns the numbers of `summary.json`: `return` of the first cell, `cells` of all."""
+    cells = outcome.program.cells
 
     def returns(player: str, cell: int = 0, distribution: str = TRAINED) -> dict[str, Any]:
         means = seed_means(episodes(outcome, player, cell, distribution))
-        return {"seeds": means.tolist(), **dataclasses.asdict(mean_interval(means))}
+        return {"seeds": means, **vars(mean_interval(means))}
 
-    def played_by_all(distribution: str) -> dict[str, Any]:
-        returns_by_player = {
-            player: returns(player, 0, distribution) for player in outcome.measured[distribution]
-        }
-        return {"return": returns_by_player.pop("greedy"), **returns_by_player}
+    def returns_of_all(distribution: str) -> dict[str, Any]:
+        nulls = [null for null in NULLS if null in outcome.measured[distribution]]
+        results = {"return": returns("greedy", 0, distribution)}
+        results |= {null: returns(null, 0, distribution) for null in nulls}
+        if len(cells) > 1:
+            results["cells"] = {n: returns("greedy", i, distribution) for i, n in enumerate(cells)}
+        return results
 
-    cells = outcome.program.cells
     results = {
-        "return": returns("greedy"),
         "goal": goal(outcome.config),
         "cut_share": float(np.mean(episodes(outcome, "greedy").is_unfinished)),
         "observations": outcome.observations,
-        "observations_per_s": throughput(outcome.history),
+        "observations_per_s": outcome.speed,
         "parameters": outcome.parameters,
+        **returns_of_all(TRAINED),
     }
-    results |= {null: returns(null) for null in NULLS if null in outcome.measured[TRAINED]}
-    if len(cells) > 1:
-        results["cells"] = {name: returns("greedy", i) for i, name in enumerate(cells)}
     if ELSEWHERE in distributions(outcome):
-        second_results = {
-            "params": list(outcome.config.evaluation_params),
-            **played_by_all(ELSEWHERE),
-        }
-        if len(cells) > 1:
-            second_results["cells"] = {
-                n: returns("greedy", i, ELSEWHERE) for i, n in enumerate(cells)
-            }
-        results["elsewhere"] = second_results
+        params = list(outcome.config.evaluation_params)
+        results["elsewhere"] = {"params": params, **returns_of_all(ELSEWHERE)}
     return results

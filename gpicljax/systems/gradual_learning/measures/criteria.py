@@ -21,6 +21,7 @@ from gpicljax.evaluation.statistics import (
     Interval,
     bootstrap_interval,
     check_confidence,
+    format_interval,
     mean_interval,
 )
 
@@ -189,6 +190,16 @@ class Transfer:
         """Returns whether the whole interval is above 1."""
         return self.ratio > 1 and self.low > 1
 
+    @property
+    def interval(self) -> str:
+        """Returns the geometric mean with its interval, as tables have it."""
+        return format_interval(self.mean, self.low, self.high)
+
+    @property
+    def not_cleared(self) -> str:
+        """Returns the censored runs, as tables have them."""
+        return f"{self.censored[0]}, {self.censored[1]} of {self.pairs}"
+
 
 def transfer(
     single: CompletionTimes,
@@ -336,6 +347,11 @@ class Retention:
     pairs: int
     lost: int
     margin: float
+
+    @property
+    def interval(self) -> str:
+        """Returns the ratio with its interval, as tables have it."""
+        return format_interval(self.ratio, self.low, self.high)
 
     @property
     def is_retained(self) -> bool:

@@ -61,12 +61,9 @@ def elsewhere_section(measured: list[dict[str, dict[str, Streams]]], config: Con
         ]
         parts += [
             f"## {kind}, each alone",
-            "",
             "Shares of right answers, of instances that were solved, and of streams in which the "
             "task set was cleared.",
-            "",
             markdown_table(["task set", *sum(heads, [])], rows),
-            "",
         ]
     return parts
 

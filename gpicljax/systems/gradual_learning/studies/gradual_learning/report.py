@@ -10,9 +10,8 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
-from gpicljax.evaluation.records import ICLRecord, icl_record
-from gpicljax.evaluation.tables import markdown_table
-from gpicljax.runs.metrics import throughput
+from gpicljax.evaluation.records import ICLRecord, icl_record, reached_length
+from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS
@@ -139,7 +138,7 @@ def hints_text(gain: Transfer) -> str:
     return (
         f"With hints ({HINTS}) {gain.ratio:.2f} times as fast as with synonyms alone ({SYNONYMS}), "
         "in steps of the oracle on each (medians); geometric mean "
-        f"{gain.mean:.2f} [{gain.low:.2f}, {gain.high:.2f}], sign test p = {gain.p:.3f}, "
+        f"{gain.interval}, sign test p = {gain.p:.3f}, "
         f"not cleared: {gain.censored[0]} and {gain.censored[1]} of {gain.pairs} runs: {verdict}."
     )
 
@@ -162,15 +161,12 @@ def target_retentions(
     return retentions
 
 
-def format_steps(value: float) -> str:
-    """Formats a number of steps."""
-    return f"{value:,.0f}" if np.isfinite(value) else ""
-
-
 def steps_cell(agent: Efficiency, place: int) -> str:
     """Formats median steps; in brackets, with the share of runs that cleared it, if not all did."""
-    steps, cleared = format_steps(agent.steps[place]), agent.cleared[place]
-    return steps if cleared == 1 or not steps else f"({steps}; {100 * cleared:.0f} %)"
+    steps, cleared = agent.steps[place], agent.cleared[place]
+    if not np.isfinite(steps):
+        return ""
+    return f"{steps:,.0f}" if cleared == 1 else f"({steps:,.0f}; {100 * cleared:.0f} %)"
 
 
 def steps_table(agents: dict[str, Efficiency], tasks: tuple[str, ...]) -> str:
@@ -184,13 +180,7 @@ def transfer_table(transfers: dict[str, Transfer], names: tuple[str, str]) -> st
     """Returns ratios by task set; `names` are of the slower runs, and of the faster ones."""
     head = ["task set", "times faster (medians)", "geometric mean [95 %]", "sign test p"]
     rows = [
-        [
-            task,
-            f"{gain.ratio:.2f}",
-            f"{gain.mean:.2f} [{gain.low:.2f}, {gain.high:.2f}]",
-            f"{gain.p:.3f}",
-            f"{gain.censored[0]}, {gain.censored[1]} of {gain.pairs}",
-        ]
+        [task, f"{gain.ratio:.2f}", gain.interval, f"{gain.p:.3f}", gain.not_cleared]
         for task, gain in transfers.items()
     ]
     return markdown_table([*head, f"not cleared: {', '.join(names)}"], rows)
@@ -212,11 +202,9 @@ def retention_table(retentions: dict[str, Retention]) -> str:
     rows = []
     for task, retained in retentions.items():
         verdict = "yes" if retained.is_retained else "no" if retained.is_forgotten else "undecided"
-        ratio = f"{retained.ratio:.2f} [{retained.low:.2f}, {retained.high:.2f}]"
         none = [task, "", 0, "", "not measured: no run cleared it"]
-        rows.append(
-            [task, ratio, retained.pairs, retained.lost, verdict] if retained.pairs else none
-        )
+        measured = [task, retained.interval, retained.pairs, retained.lost, verdict]
+        rows.append(measured if retained.pairs else none)
     return markdown_table(head, rows)
 
 
@@ -350,40 +338,31 @@ def introduction(outcome: RunResult, seeds: int) -> str:
 
 def sections(findings: Findings, config: Config) -> list[str]:
     """Returns the summary's tables."""
-    tasks = config.curriculum
     parts = [
         "## A. Steps until cleared, in order",
-        "",
-        steps_table(findings.agents, tasks),
-        "",
+        steps_table(findings.agents, config.curriculum),
         "## Steps until cleared, each alone",
-        "",
-        steps_table(findings.single, tasks),
-        "",
+        steps_table(findings.single, config.curriculum),
     ]
     for null, faster in findings.faster.items():
-        title = f"## What training adds: times faster than the {null}, each alone"
-        parts += [title, "", transfer_table(faster, (null, config.learner_name)), ""]
+        parts += [
+            f"## What training adds: times faster than the {null}, each alone",
+            transfer_table(faster, (null, config.learner_name)),
+        ]
     for agent, transfers in findings.transfers.items():
-        table = [transfer_table(transfers, ("alone", "after")), "", orders_text(transfers, config)]
+        table = [transfer_table(transfers, ("alone", "after")), orders_text(transfers, config)]
         none = ["No task set builds on another of these."]
-        parts += [f"## B. Gradual learning: {agent}", "", *(table if transfers else none), ""]
+        parts += [f"## B. Gradual learning: {agent}", *(table if transfers else none)]
     if findings.hints is not None:
-        parts += ["## Hints beside synonyms", "", hints_text(findings.hints), ""]
+        parts += ["## Hints beside synonyms", hints_text(findings.hints)]
     for agent, retentions in findings.retentions.items():
-        parts += [f"## C. Not forgetting: {agent}", "", retention_table(retentions), ""]
-    margin = (
-        f"Kept: the interval says that once more takes at most {MARGIN:g} times the steps of the "
-        "first time; each task set comes once more after all that the run cleared."
-    )
+        parts += [f"## C. Not forgetting: {agent}", retention_table(retentions)]
     return [
         *parts,
-        margin,
-        "",
+        f"Kept: the interval says that once more takes at most {MARGIN:g} times the steps of the "
+        "first time; each task set comes once more after all that the run cleared.",
         "## The challenge's ranking",
-        "",
         ranking_text(findings, config),
-        "",
     ]
 
 
@@ -391,25 +370,16 @@ def numbers_of(findings: Findings) -> dict[str, Any]:
     """Returns the results for `summary.json`."""
     numbers: dict[str, Any] = {
         agent: {
-            "steps in order": values.steps.tolist(),
-            "cleared in order": values.cleared.tolist(),
-            "steps alone": findings.single[agent].steps.tolist(),
-            "cleared alone": findings.single[agent].cleared.tolist(),
+            "steps in order": values.steps,
+            "cleared in order": values.cleared,
+            "steps alone": findings.single[agent].steps,
+            "cleared alone": findings.single[agent].cleared,
         }
         for agent, values in findings.agents.items()
     }
-    for name, kinds in (("transfer", findings.transfers), ("retention", findings.retentions)):
-        numbers[name] = {
-            agent: {task: vars(result) for task, result in by_task.items()}
-            for agent, by_task in kinds.items()
-        }
-    numbers["against"] = {
-        null: {task: vars(gain) for task, gain in faster.items()}
-        for null, faster in findings.faster.items()
-    }
-    if findings.hints is not None:
-        numbers["hints"] = vars(findings.hints)
-    return numbers
+    numbers |= {"transfer": findings.transfers, "retention": findings.retentions}
+    numbers |= {"against": findings.faster}
+    return numbers if findings.hints is None else numbers | {"hints": findings.hints}
 
 
 def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLRecord]:
@@ -431,17 +401,13 @@ def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLReco
         "oracle": np.where(np.isfinite(oracle_shares), oracle_shares, 1.0),
         "memory wiped": shares(WIPED, ("alone",)),
     }
-    is_measured = np.isfinite(curves["agent"]).mean((0, 1)) >= 0.1
-    length = int(np.argmin(is_measured)) if not is_measured.all() else len(is_measured)
-    if length < 2:
-        return []
-    nulls = {
-        x: shares(x, ALL_KINDS if x == NULL else SIMPLE_KINDS)[..., :length] for x in config.nulls
-    }
     names = config.curriculum
+    nulls = {x: shares(x, ALL_KINDS if x == NULL else SIMPLE_KINDS) for x in config.nulls}
+    if reached_length(curves["agent"]) < 2:
+        return []
     return [
         icl_record(
-            {role: x[..., :length] for role, x in curves.items()},
+            curves,
             nulls,
             system="Byte streams",
             task=f"{len(names)} task sets, {names[0]} to {names[-1]}",
@@ -449,6 +415,7 @@ def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLReco
             measure="share of right answers",
             context="questions",
             oracle="knows the answers",
+            reached=True,
         )
     ]
 
@@ -461,26 +428,21 @@ def report(outcome: RunResult) -> Report:
     draw_figures(
         outcome, findings, joined_streams[learner], studies_of(config, *ALL_KINDS) * len(seeds)
     )
-    speed = throughput(outcome.history)
-    text = [
-        f"# Gradual learning on streams of bytes: {config.learner_name}, preset {config.preset}",
-        "",
-        introduction(outcome, len(seeds)),
-        "",
-        *sections(findings, config),
-        *elsewhere_section(measured_by_seed(outcome, "elsewhere"), config),
-        write_stream_page(outcome),
-        "",
-        f"Agents have {outcome.parameters:,} parameters. Training ran at "
-        f"{speed:,.0f} steps/s over all seeds.",
-    ]
     studies = studies_of(config, *ALL_KINDS)
     evaluations = [
         {"cleared": float(times_in_order(streams[learner], studies, config).cleared.sum(1).mean())}
         for streams in seeds
     ]
-    numbers = numbers_of(findings) | {"steps_per_s": speed}
-    return Report("\n".join(text), numbers, evaluations, icl_records(seeds, config))
+    text = join_paragraphs(
+        f"# Gradual learning on streams of bytes: {config.learner_name}, preset {config.preset}",
+        introduction(outcome, len(seeds)),
+        *sections(findings, config),
+        *elsewhere_section(measured_by_seed(outcome, "elsewhere"), config),
+        write_stream_page(outcome),
+        outcome.training_note("steps"),
+    )
+    numbers = numbers_of(findings) | {"steps_per_s": outcome.speed}
+    return Report(text, numbers, evaluations, icl_records(seeds, config))
 
 
 def write_stream_page(outcome: RunResult) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.evaluation.tables import interval_table, join_paragraphs, markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.gradual_learning.figures.learning import accuracy_matrix_figure
 from gpicljax.systems.gradual_learning.learners.life import Life
@@ -32,37 +30,22 @@ Lives = Mapping[Method, Sequence[Life]]
 """By method, the life of each seed."""
 
 
-class SkillSummary(NamedTuple):
-    """Summary of the matrix of skills, over seeds.
-
-    Attributes:
-      final: mean skill in all task sets at the end.
-      backward: backward transfer.
-      forgetting: best skill since it was learnt, less that at the end.
-      forward: forward transfer.
-    """
-
-    final: Interval
-    backward: Interval
-    forgetting: Interval
-    forward: Interval
+SKILLS = {
+    "final": "skill at the end",
+    "backward": "backward transfer",
+    "forgetting": "forgetting",
+    "forward": "forward transfer",
+}
+"""Measures of a matrix of skills: names in `summary.json`, heads of columns."""
 
 
-def summarise_skills(lives: Sequence[Life]) -> SkillSummary:
-    """Returns the summary of one method's lives."""
-    rows = []
+def summarise_skills(lives: Sequence[Life]) -> np.ndarray:
+    """Returns the summary of one method's matrices of skills, `float[4, seeds]`, as `SKILLS`."""
+    columns = []
     for life in lives:
         skill = life.solved.mean(-1)
-        skill_changes = forgetting(skill[1:], skill[0])
-        rows.append(
-            (
-                skill[-1].mean(),
-                skill_changes.backward,
-                skill_changes.forgetting,
-                skill_changes.forward,
-            )
-        )
-    return SkillSummary(*(mean_interval(column) for column in np.transpose(rows)))
+        columns.append((skill[-1].mean(), *forgetting(skill[1:], skill[0])))
+    return np.transpose(columns)
 
 
 def transfers_of(lives: Lives, method: Method, targets: Sequence[str]) -> dict[str, Transfer]:
@@ -113,12 +96,6 @@ def retentions_of(lives: Sequence[Life]) -> dict[str, Retention]:
     return retentions
 
 
-def format_interval(interval: Interval, digits: int = 2) -> str:
-    """Formats a mean with its interval, if there is one."""
-    mean, low, high = (f"{x:.{digits}f}" for x in (interval.mean, interval.low, interval.high))
-    return mean if np.isnan(interval.low) else f"{mean} [{low}, {high}]"
-
-
 def _steps_cell(lives: Sequence[Life], name: str) -> str:
     places = [life.order.index(name) for life in lives]
     steps = [life.steps[p] for life, p in zip(lives, places, strict=True)]
@@ -130,94 +107,73 @@ def report(outcome: RunResult) -> Report:
     """Draws the figure; returns tables and numbers."""
     config, lives = outcome.config, outcome.host_measured
     methods: list[Method] = [method for method in lives if method != "anew"]
-    transfers: dict[Method, dict[str, Transfer]] = {
+    transfers = {
         method: transfers_of(lives, method, config.targets) for method in methods if "anew" in lives
     }
-    retentions: dict[Method, dict[str, Retention]] = {
-        method: retentions_of(lives[method]) for method in methods
-    }
-    summaries: dict[Method, SkillSummary] = {
-        method: summarise_skills(method_lives) for method, method_lives in lives.items()
-    }
-    parts = [
-        _introduction(config),
-        _steps_section(config, lives),
-        *([_transfer_section(transfers)] if transfers else []),
-        _retention_section(config, retentions),
-        _matrix_section(summaries),
-    ]
-    text = "\n".join(line for part in parts for line in part)
+    retentions = {method: retentions_of(lives[method]) for method in methods}
+    skills = {method: summarise_skills(method_lives) for method, method_lives in lives.items()}
     matrices = {
         method: np.mean([life.solved.mean(-1) for life in method_lives], 0)
         for method, method_lives in lives.items()
     }
     figure = accuracy_matrix_figure(matrices, title="skill in each set, after each set")
     save_figure(figure, outcome.run.figures / "matrix.png")
-    results: dict[str, Any] = {
-        "B": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in transfers.items()},
-        "C": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in retentions.items()},
-        "skills": {
-            m: {n: dataclasses.asdict(x) for n, x in summary._asdict().items()}
-            for m, summary in summaries.items()
-        },
+    text = join_paragraphs(
+        *_introduction(config),
+        *_steps_section(config, lives),
+        *_transfer_section(transfers),
+        *_retention_section(config, retentions),
+        *_matrix_section(skills),
+    )
+    summaries = {
+        method: dict(zip(SKILLS, map(mean_interval, columns), strict=True))
+        for method, columns in skills.items()
     }
-    return Report(text, results)
+    return Report(text, {"B": transfers, "C": retentions, "skills": summaries})
 
 
 def _introduction(config: Config) -> list[str]:
     orders = "; ".join(" ".join(config.order(seed)) for seed in range(config.seeds))
     return [
         f"# Learning one task set after the other, preset {config.preset}",
-        "",
         f"{config.seeds} seeds; {config.steps:,} steps an update, at most {config.updates} updates "
         f"on a set. A set is cleared when {100 * config.cleared:.0f} % of {config.streams} new "
         f"streams with frozen weights are, in {config.budget:,} steps: {config.threshold} "
         f"instances solved in a row. This is tried after every update. Orders: {orders}.",
-        "",
     ]
 
 
 def _steps_section(config: Config, lives: Lives) -> list[str]:
+    rows = [
+        [name, *(_steps_cell(method_lives, name) for method_lives in lives.values())]
+        for name in config.task_sets
+    ]
     return [
         "## A. Steps of training until cleared",
-        "",
         "Medians over seeds; in brackets the share of seeds that cleared the set, where not all.",
-        "",
-        markdown_table(
-            ["task set", *lives],
-            [
-                [name, *(_steps_cell(method_lives, name) for method_lives in lives.values())]
-                for name in config.task_sets
-            ],
-        ),
-        "",
+        markdown_table(["task set", *lives], rows),
     ]
 
 
 def _transfer_section(transfers: Mapping[Method, Mapping[str, Transfer]]) -> list[str]:
+    """Returns the section on criterion B; empty without lives to compare with."""
+    if not transfers:
+        return []
     text = [
         "## B. What the sets before are worth",
-        "",
         "Times fewer steps on a target after the sets before it than from new weights: geometric "
         "means over seeds with intervals of 95 %; `inclusive` counts the steps on the sets before, "
         "too.",
-        "",
     ]
     for method, method_transfers in transfers.items():
-        cells = [
-            [
-                name,
-                f"{x.mean:.2f} [{x.low:.2f}, {x.high:.2f}]",
-                f"{x.p:.3f}",
-                f"{x.inclusive:.2f}",
-                f"{x.censored[0]}, {x.censored[1]} of {x.pairs}",
-            ]
+        head = [method, "times faster", "sign test p", "inclusive", "not cleared: anew, after"]
+        rows = [
+            [name, x.interval, f"{x.p:.3f}", f"{x.inclusive:.2f}", x.not_cleared]
             for name, x in method_transfers.items()
         ]
-        head = [method, "times faster", "sign test p", "inclusive", "not cleared: anew, after"]
         gradual = bool(method_transfers) and learns_gradually(list(method_transfers.values()))
         verdict = "holds" if gradual else "is not shown"
-        text += [markdown_table(head, cells), "", f"{method}: gradual learning {verdict}.", ""]
+        text += [markdown_table(head, rows), f"{method}: gradual learning {verdict}."]
     return text
 
 
@@ -225,40 +181,27 @@ def _retention_section(
     config: Config, retentions: Mapping[Method, Mapping[str, Retention]]
 ) -> list[str]:
     rows = [
-        [
-            name,
-            *(_retention_cell(by_set.get(name)) for by_set in retentions.values()),
-        ]
+        [name, *(_retention_cell(by_set.get(name)) for by_set in retentions.values())]
         for name in config.task_sets
         if any(name in by_set for by_set in retentions.values())
     ]
     return [
         "## C. What is kept",
-        "",
         "Steps of a stream with frozen weights until a set is cleared, right after it was learnt "
         "over those at the end of the life (1: nothing is lost), with intervals of 95 % over "
         "seeds; `lost`: seeds that do not clear it again.",
-        "",
         markdown_table(["task set", *retentions], rows),
-        "",
     ]
 
 
-def _matrix_section(summaries: Mapping[Method, SkillSummary]) -> list[str]:
-    head = ["", "skill at the end", "backward transfer", "forgetting", "forward transfer"]
+def _matrix_section(skills: Mapping[Method, np.ndarray]) -> list[str]:
     return [
         "## The matrix of skills",
-        "",
         "Skill is the share of instances solved with frozen weights. Backward transfer: change "
         "from when a set was learnt to the end. Forgetting: best skill since then, less that at "
         "the end. Forward transfer: skill just before a set is learnt, less that before the first. "
         "Means over sets, with intervals of 95 % over seeds.",
-        "",
-        markdown_table(
-            head,
-            [[method, *map(format_interval, summary)] for method, summary in summaries.items()],
-        ),
-        "",
+        interval_table(["", *SKILLS.values()], skills),
         "![skill in every task set, after every task set](figures/matrix.png)",
     ]
 
@@ -266,6 +209,4 @@ def _matrix_section(summaries: Mapping[Method, SkillSummary]) -> list[str]:
 def _retention_cell(result: Retention | None) -> str:
     if result is None or not result.pairs:
         return ""
-    interval = "" if np.isnan(result.low) else f" [{result.low:.2f}, {result.high:.2f}]"
-    lost = f"; {result.lost} of {result.pairs} lost" if result.lost else ""
-    return f"{result.ratio:.2f}{interval}{lost}"
+    return result.interval + f"; {result.lost} of {result.pairs} lost" * bool(result.lost)

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpicljax.evaluation.statistics import bootstrap_interval, mean_interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.statistics import bootstrap_interval
+from gpicljax.evaluation.tables import interval_table, join_paragraphs, markdown_table
 from gpicljax.runtime import Report, RunResult
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
-    format_interval,
-)
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
-    DEEP,
-    Method,
-)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import DEEP, Method
 
 NULL: Method = "suffix-predictor"
 
@@ -33,58 +27,45 @@ def _format_median(steps: np.ndarray) -> str:
 def report(outcome: RunResult) -> Report:
     """Returns the tables and the numbers behind them."""
     config, lives = outcome.config, outcome.host_measured
-    text = [
+    head = ["", *(f"{steps:,}" for steps in config.checkpoints)]
+    counted = {
+        method: [
+            method_lives.count_cleared(steps)
+            for steps in config.checkpoints
+            if steps <= method_lives.budget
+        ]
+        for method, method_lives in lives.items()
+    }
+    parts = [
         f"# Learning online on byte streams, preset {config.preset}",
-        "",
         f"{config.seeds} streams ({config.deep_seeds} of recurrent-ppo and r2d2) of "
         f"{' '.join(config.curriculum)}, in this order; {config.threshold} instances solved in a "
         "row clear a task set. Every stream is one life that begins with new weights. The streams "
         "are the same for all methods but recurrent-ppo and r2d2.",
-        "",
         "## Task sets cleared after so many steps",
-        "",
         "Means over streams with t-intervals of 95 %.",
-        "",
+        interval_table(head, counted),
     ]
-    rows = []
-    for method, method_lives in lives.items():
-        counted = [steps for steps in config.checkpoints if steps <= method_lives.budget]
-        cells = [
-            format_interval(mean_interval(method_lives.count_cleared(steps))) for steps in counted
-        ]
-        rows.append([method, *cells])
-    text += [markdown_table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows), ""]
     if NULL in lives:
-        text += [
+        leads = {
+            method: [count - null for count, null in zip(counts, counted[NULL], strict=True)]
+            for method, counts in counted.items()
+            if method != NULL and method not in DEEP
+        }
+        parts += [
             "## Task sets more than the suffix predictor",
-            "",
             "Paired by stream: means of the differences with t-intervals of 95 %.",
-            "",
+            interval_table(head, leads),
         ]
-        rows = []
-        for method, method_lives in lives.items():
-            if method != NULL and method not in DEEP:
-                differences = [
-                    format_interval(
-                        mean_interval(
-                            method_lives.count_cleared(steps) - lives[NULL].count_cleared(steps)
-                        )
-                    )
-                    for steps in config.checkpoints
-                ]
-                rows.append([method, *differences])
-        text += [markdown_table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows), ""]
-    text += [
-        "## Steps until cleared, from the beginning of the stream",
-        "",
-        "Medians over streams with bootstrap intervals of 95 %; in brackets the streams that "
-        "cleared the task set, where not all did. A stream that did not counts as longest.",
-        "",
-    ]
     cells = [
         [name, *(_format_median(streams.finished[:, place]) for streams in lives.values())]
         for place, name in enumerate(config.curriculum)
     ]
-    text += [markdown_table(["task set", *lives], cells), ""]
-    finished = {method: streams.finished.tolist() for method, streams in lives.items()}
-    return Report("\n".join(text), {"finished": finished})
+    parts += [
+        "## Steps until cleared, from the beginning of the stream",
+        "Medians over streams with bootstrap intervals of 95 %; in brackets the streams that "
+        "cleared the task set, where not all did. A stream that did not counts as longest.",
+        markdown_table(["task set", *lives], cells),
+    ]
+    finished = {method: streams.finished for method, streams in lives.items()}
+    return Report(join_paragraphs(*parts), {"finished": finished})

@@ -13,7 +13,7 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.llm.outcomes import OUTCOME_LEGEND, OUTCOMES
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
@@ -57,15 +57,6 @@ def split_seeds(trials: PlayedTrials) -> list[PlayedTrials]:
     """Returns the trials of each seed, from leaves `[seeds, ...]`."""
     count = len(jax.tree.leaves(trials)[0])
     return [jax.tree.map(lambda x, i=i: np.asarray(x)[i], trials) for i in range(count)]
-
-
-def format_interval(interval: Interval, digits: int = 3) -> str:
-    """Returns a number with its interval; a dash where there is none."""
-    if np.isnan(interval.mean):
-        return "-"
-    if not np.isfinite(interval.low):
-        return f"{interval.mean:.{digits}f}"
-    return f"{interval.mean:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
 _MEANS = (
@@ -159,14 +150,13 @@ def results_markdown(results: Sequence[AgentResult]) -> str:
     rows = []
     for result in results:
         regret = result.regret
-        if regret is not None and np.isnan(regret.mean):
-            regret = None
         numbers = [
             "" if np.isnan(result.means[key]) else f"{result.means[key]:.{digits}f}"
             for key, digits in zip(_MEANS[:-1], (1, 1, 2, 3, 3, 3, 2, 2), strict=True)
         ]
-        numbers.insert(6, "" if regret is None else format_interval(regret, 2))
-        cells = [format_interval(result.score), *numbers]
+        has_regret = regret is not None and not np.isnan(regret.mean)
+        numbers.insert(6, regret.format() if has_regret else "")
+        cells = [result.score.format(".3f"), *numbers]
         tally, usage = result.agent.seeds[0].tally, result.agent.seeds[0].usage
         if tally is not None and tally.is_silent:
             cells = ["-"] * (len(names) - 2)
@@ -355,21 +345,14 @@ def table_report(outcome: RunResult) -> Report:
     }
     profiles = draw_curves(outcome.run.figures, drawn, learners)
     results = agent_results(tests)
-    text = [
+    text = join_paragraphs(
         f"# In-context RL, preset {config.preset}",
-        "",
         f"Trials of {config.actions} actions with frozen weights; {config.replicas:,} tasks, the "
         "same for all agents, with the same noise, none of them trained on (a language model plays "
         f"the first {config.conversations}). {LEGEND}",
-        "",
         results_markdown(results),
-        "",
-        *(f"{note}\n" for note in notes),
+        *notes,
         "Reward by actions taken before:",
-        "",
-        *(
-            f"- {test_name}, {learners[test_name]}: {profile}"
-            for test_name, profile in profiles.items()
-        ),
-    ]
-    return Report("\n".join(text), summary_numbers(results), icl=icl_records(tests))
+        "\n".join(f"- {name}, {learners[name]}: {text}" for name, text in profiles.items()),
+    )
+    return Report(text, summary_numbers(results), icl=icl_records(tests))

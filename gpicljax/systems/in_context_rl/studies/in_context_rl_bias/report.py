@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
 
-from gpicljax.evaluation.statistics import Interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.llm.outcomes import OUTCOME_LEGEND, OUTCOMES, silence_notes
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.in_context_rl.prompts.bias import AnswerBias
-from gpicljax.systems.in_context_rl.studies.in_context_rl.report import format_interval
 
 LEGEND = (
     "Nothing is known yet, so that every answer is as good as any other. `echo`: how much more "
@@ -31,37 +28,33 @@ def report(outcome: RunResult) -> Report:
     biases: Mapping[tuple[str, str], AnswerBias]
     biases, spent = outcome.host_measured
     names = "tasks", "prompt", "echo", "label", "label, no example", "favourite", "first - last"
-    lines = [
-        f"# {model}: what first answers follow",
-        "",
-        f"{repeats} answers of each variant. {LEGEND}",
-        "",
-    ]
     rows = []
     for (test_name, prompt), bias in biases.items():
         answered = bias.favourite is not None
         cells = [
             test_name,
             prompt,
-            format_interval(bias.echo),
+            bias.echo.format(".3f"),
             f"{bias.label:.2f} ({bias.label_chance:.2f})" if answered else "-",
             "-" if np.isnan(bias.label_plain) else f"{bias.label_plain:.2f}",
             f"{bias.favourite} ({100 * bias.favourite_share:.0f} %)" if answered else "-",
-            format_interval(bias.first),
+            bias.first.format(".3f"),
             *bias.tally.cells(),
         ]
         rows.append(cells)
-    notes = silence_notes(
-        {f"{test_name}, {prompt}": x.tally for (test_name, prompt), x in biases.items()}
+    tallies = {f"{test_name}, {prompt}": x.tally for (test_name, prompt), x in biases.items()}
+    text = join_paragraphs(
+        f"# {model}: what first answers follow",
+        f"{repeats} answers of each variant. {LEGEND}",
+        markdown_table([*names, *OUTCOMES], rows),
+        *silence_notes(tallies),
+        spent,
     )
-    text = "\n".join([*lines, markdown_table([*names, *OUTCOMES], rows), "", *notes, spent])
     results = {
         f"{test_name}, {prompt}": {
-            name: dataclasses.asdict(value) if isinstance(value, Interval) else value
-            for name, value in bias._asdict().items()
-            if name != "tally"
+            **{name: value for name, value in bias._asdict().items() if name != "tally"},
+            "replies": bias.tally.counts,
         }
-        | {"replies": dict(bias.tally.counts)}
         for (test_name, prompt), bias in biases.items()
     }
     return Report(text, {"model": model, "bias": results})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpicljax.runs.metrics import throughput
+from gpicljax.evaluation.tables import join_paragraphs
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     Contenders,
@@ -41,20 +41,14 @@ def report(outcome: RunResult) -> Report:
     }
     learner: str = config.learner
     profiles = draw_curves(outcome.run.figures, drawn, dict.fromkeys(tests, learner))
-    text = [
+    text = join_paragraphs(
         f"# In-context RL: {config.learner} on {config.family}, preset {config.preset}",
-        "",
         f"Trials of {config.actions} actions with frozen weights; {config.replicas:,} tasks, none "
         f"of them trained on. {LEGEND} {config.seeds} seeds; temperature {config.sharpness:g}.",
-        "",
         results_markdown(results),
-        "",
         "Reward by actions taken before, of the first seed:",
-        "",
-        *(f"- {test_name}: {profile}" for test_name, profile in profiles.items()),
-        "",
-        f"{outcome.observations:,} observations per seed at "
-        f"{throughput(outcome.history):,.0f}/s over all seeds; {outcome.parameters:,} parameters.",
-    ]
+        "\n".join(f"- {test_name}: {profile}" for test_name, profile in profiles.items()),
+        outcome.training_note(),
+    )
     icl = icl_records(tests, {config.learner: config.architecture})
-    return Report("\n".join(text), summary_numbers(results), icl=icl)
+    return Report(text, summary_numbers(results), icl=icl)

@@ -12,9 +12,8 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile, log_bins
 from gpicljax.evaluation.records import ICLRecord, icl_record
-from gpicljax.evaluation.statistics import mean_interval, ratio_interval
-from gpicljax.evaluation.tables import markdown_table
-from gpicljax.runs.metrics import throughput
+from gpicljax.evaluation.statistics import format_interval, mean_interval, ratio_interval
+from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.spaces import Box
 from gpicljax.storage.atomic import write_atomically
@@ -27,7 +26,7 @@ from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajec
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
 from gpicljax.systems.maze_world.studies.maze_world.measures import ImitationErrors, Measures
 from gpicljax.systems.maze_world.studies.maze_world.rules import RULES
-from gpicljax.viz.curves import icl_figure, learning_curves
+from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure
 
@@ -67,12 +66,11 @@ class Results:
 
     def _by_model(self, measured: Mapping[KeyT, ResultT]) -> dict[KeyT, dict[str, ResultT]]:
         """Results of each kind by model: leaves `[seeds, N, ...]`, of sound seeds alone."""
-        replicas = np.arange(len(self.outcome.sound)).reshape(len(self.models), -1)
-        rows = [of_model[self.outcome.sound[of_model]] for of_model in replicas]
+        sound = self.outcome.by_cell(self.outcome.sound)
         return {
             key: {
-                model: jax.tree.map(lambda x, own=rows_of_model: x[own], result)
-                for model, rows_of_model in zip(self.models, rows, strict=True)
+                model: jax.tree.map(lambda x, own=sound[model]: x[own], of_model)
+                for model, of_model in self.outcome.by_cell(result).items()
             }
             for key, result in measured.items()
         }
@@ -126,9 +124,8 @@ def format_comparison(numerator: np.ndarray, denominator: np.ndarray, difference
     interval.
     """
     if not difference:
-        return "{:.3f} [{:.3f}, {:.3f}]".format(*ratio_interval(numerator, denominator))
-    interval = mean_interval(np.asarray(numerator, np.float64) - denominator)
-    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+        return format_interval(*ratio_interval(numerator, denominator), ".3f")
+    return mean_interval(np.asarray(numerator, np.float64) - denominator).format("+.3f")
 
 
 def imitation_table(results: Results, name: str) -> str:
@@ -139,21 +136,26 @@ def imitation_table(results: Results, name: str) -> str:
     head += ["full L_wm / this", "full L_z / this"]
     rows = []
     for model, measured in by_model.items():
-        cells = [
-            quarter_means(measured.policy),
-            f"{100 * last_quarter(measured.agrees).mean():.1f}",
-            f"{last_quarter(measured.image).mean():.4f}",
-            f"{last_quarter(measured.latent).mean():.3f}",
-        ]
-        for part in ("policy", "image", "latent"):
-            if model == FULL or FULL not in by_model:
-                cells.append("")
-                continue
-            full, shorter = (last_quarter(getattr(x, part)) for x in (by_model[FULL], measured))
-            cells.append(
-                format_comparison(full, shorter, results.densities_of_actions and part == "policy")
-            )
-        rows.append([model, *cells])
+        comparisons = ["", "", ""]
+        if model != FULL and FULL in by_model:
+            full = by_model[FULL]
+            comparisons = [
+                format_comparison(
+                    *(last_quarter(getattr(x, part)) for x in (full, measured)),
+                    results.densities_of_actions and part == "policy",
+                )
+                for part in ("policy", "image", "latent")
+            ]
+        rows.append(
+            [
+                model,
+                quarter_means(measured.policy),
+                f"{100 * last_quarter(measured.agrees).mean():.1f}",
+                f"{last_quarter(measured.image).mean():.4f}",
+                f"{last_quarter(measured.latent).mean():.3f}",
+                *comparisons,
+            ]
+        )
     return markdown_table(head, rows)
 
 
@@ -161,12 +163,8 @@ def density_table(results: Results) -> str:
     """Returns the table of what context is worth in mazes of other densities (appendix A.7)."""
     shorter_models = [model for model in results.models if model != FULL]
     operator = "-" if results.densities_of_actions else "/"
-    head = [
-        "density",
-        FULL,
-        *shorter_models,
-        *(f"full {operator} {model}" for model in shorter_models),
-    ]
+    ratios = (f"full {operator} {model}" for model in shorter_models)
+    head = ["density", FULL, *shorter_models, *ratios]
     rows = []
     for density, by_model in sorted(results.densities.items()):
         nats = {model: last_quarter(measured.policy) for model, measured in by_model.items()}
@@ -248,11 +246,7 @@ def draw(results: Results) -> None:
     """Figures 7, 8, 9, 17 and 18 of the paper."""
     outcome, figures = results.outcome, results.outcome.run.figures
     config = outcome.config
-    if len(outcome.steps) > 1:
-        loss = outcome.curve("policy_loss").reshape(len(results.models), config.seeds, -1)
-        by_model = dict(zip(results.models, loss, strict=True))
-        labels: dict[str, Any] = {"xlabel": "steps per model", "ylabel": "L_pm, nats"}
-        save_figure(learning_curves(outcome.steps, by_model, **labels), figures / "training.png")
+    outcome.draw_learning("policy_loss", "training", xlabel="steps per model", ylabel="L_pm, nats")
     first = next(iter(results.shown))
     for part, name in (("policy", "L_pm, nats"), ("image", "L_wm, mean squared error")):
         figure = icl_figure(
@@ -412,46 +406,36 @@ def report(outcome: RunResult) -> Report:
     """Draws the figures and returns the summary."""
     results, config = Results(outcome), outcome.config
     draw(results)
-    trained = ""
-    if outcome.history:
-        speed = f"{throughput(outcome.history):,.0f} per second over all models"
-        trained = f"{outcome.observations:,} steps per model at {speed}, "
-    text = [
+    parts = [
         f"# Maze World: {config.model.kind} models with and without context",
-        "",
-        f"{trained}{outcome.parameters:,} parameters (autoencoder included). Measured on "
+        f"{outcome.training_note('steps')} The autoencoder's are included. Measured on "
         f"mazes that no model has seen ({config.sequences:,} that they are shown, "
         f"{config.evaluation_tasks} that they act in), {config.steps:,} steps each. "
         "L_pm: nats of the teacher's action. L_wm: mean squared error of the next picture, of "
         "values in [0, 1]. L_z: of its standardised latents. Late: the last quarter of an episode.",
-        "",
     ]
     for name in results.shown:
-        text += [f"## Shown: {name}", "", imitation_table(results, name), ""]
+        parts += [f"## Shown: {name}", imitation_table(results, name)]
     if results.densities and FULL in results.models:
-        text += ["## Shown: other densities, L_pm late", "", density_table(results), ""]
+        parts += ["## Shown: other densities, L_pm late", density_table(results)]
     for model in results.full_context_models:
         nats = next(iter(results.shown.values()))[model].policy.astype(np.float64)
         bins = min(32, nats.shape[-1] // 2)
         profile = icl_profile(nats.reshape(-1, nats.shape[-1]), higher_is_better=False, bins=bins)
-        text += [f"In-context learning of L_pm, {model} (bins of the episode):", ""]
-        text += [profile.table(), ""]
+        parts += [f"In-context learning of L_pm, {model} (bins of the episode):", profile.table()]
     for size in config.sizes:
-        text += [f"## Acting, n = {size}", "", acting_table(results, size), ""]
-    text += [
+        parts += [f"## Acting, n = {size}", acting_table(results, size)]
+    parts += [
         "## Seeing ahead, blind",
-        "",
         "Mean squared error, and in brackets that less the error of the better of two nulls on the "
         "same pictures: the last picture, or the mean of those that other mazes show. A model "
         "foresees only where that is below 0.",
-        "",
         ahead_table(results),
-        "",
     ]
     numbers: dict[str, Any] = {
         "parameters": outcome.parameters,
         "steps": outcome.observations,
-        "steps_per_s": throughput(outcome.history),
+        "steps_per_s": outcome.speed,
         "shown": {
             name: {model: late_means(m) for model, m in by_model.items()}
             for name, by_model in [
@@ -466,8 +450,8 @@ def report(outcome: RunResult) -> Report:
             for (size, mode), models in results.acted.items()
         },
         "ahead": {
-            str(mark): {model: m.error.mean((0, 1)).tolist() for model, m in models.items()}
+            str(mark): {model: m.error.mean((0, 1)) for model, m in models.items()}
             for mark, models in results.ahead.items()
         },
     }
-    return Report("\n".join(text), numbers, icl=icl_records(results))
+    return Report(join_paragraphs(*parts), numbers, icl=icl_records(results))

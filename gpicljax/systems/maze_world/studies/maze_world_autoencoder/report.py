@@ -8,11 +8,9 @@ import numpy as np
 
 from gpicljax.agents.autoencoder import DIVERGENCE, RECONSTRUCTION
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.evaluation.tables import Row, results_table
-from gpicljax.runs.metrics import throughput
+from gpicljax.evaluation.tables import Row, join_paragraphs, results_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.maze_world.figures.reconstructions import reconstruction_figure
-from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 
 UNSEEN = "unseen mazes"
@@ -47,8 +45,7 @@ class Unseen(NamedTuple):
 
 def by_maze(values: np.ndarray) -> str:
     """Returns mean over mazes of one seed, with a t-interval."""
-    interval = mean_interval(values.mean(-1))
-    return f"{interval.mean:.5f} [{interval.low:.5f}, {interval.high:.5f}]"
+    return mean_interval(values.mean(-1)).format(".5f")
 
 
 def table(outcome: RunResult, measured: Unseen) -> str:
@@ -74,20 +71,16 @@ def table(outcome: RunResult, measured: Unseen) -> str:
 
 def draw(outcome: RunResult, measured: Unseen) -> None:
     """The course of the training, and frames with their reconstructions."""
-    figures = outcome.run.figures
-    if len(outcome.steps) > 1:
-        for metric in (RECONSTRUCTION, DIVERGENCE):
-            name = "error with noise" if metric == RECONSTRUCTION else "divergence, nats"
-            figure = learning_curves(
-                outcome.steps, outcome.curve(metric), xlabel="frames per seed", ylabel=name
-            )
-            save_figure(figure, figures / f"{metric}.png")
+    for metric, name in ((RECONSTRUCTION, "error with noise"), (DIVERGENCE, "divergence, nats")):
+        outcome.draw_learning(metric, metric, xlabel="frames per seed", ylabel=name)
     frames, decoded = outcome.first_sound((measured.frames, measured.decoded))[1]
     sources = [
         (f"maze {i + 1}", frames[i], np.asarray(decoded[i], np.float64)) for i in range(len(frames))
     ]
     title = f"Unseen mazes, {outcome.config.model.latent} latents"
-    save_figure(reconstruction_figure(sources, title=title), figures / "reconstructions.png")
+    save_figure(
+        reconstruction_figure(sources, title=title), outcome.run.figures / "reconstructions.png"
+    )
 
 
 def report(outcome: RunResult) -> Report:
@@ -100,35 +93,30 @@ def report(outcome: RunResult) -> Report:
     if config.seeds > 1:
         interval = mean_interval(errors)
         over = f"Over {config.seeds} seeds: {interval.mean:.5f} ± {interval.std:.5f}. "
-    text = [
+    text = join_paragraphs(
         f"# Autoencoders of mazes, preset {config.preset}",
-        "",
-        f"{config.model.kind.capitalize()}, {outcome.parameters:,} parameters, "
+        f"{config.model.kind.capitalize()}, "
         f"{config.model.latent} latents, frames of {height} x {width}; mazes of "
         f"{config.size} x {config.size}. Mean squared error of pixels in [0, 1] on "
         f"{config.evaluation_frames} frames of each of {config.evaluation_mazes} unseen mazes, "
         "latents without noise: mean [95 % t-interval over mazes].",
-        "",
         table(outcome, measured),
-        "",
         f"{over}A latent is in use where its standard deviation over frames is above 0.1.",
-        "",
-        f"{outcome.observations:,} frames per seed, each maze seen once; training ran at "
-        f"{throughput(outcome.history):,.0f} frames/s over all seeds, rendering included.",
-    ]
+        f"Each maze is seen once. {outcome.training_note('frames')}",
+    )
+    nulls = {"mean image": measured.mean_image, "frame before": measured.frame_before}
     results: dict[str, Any] = {
-        "error": errors.tolist(),
-        "mean image": np.asarray(measured.mean_image, np.float64).mean((1, 2)).tolist(),
-        "frame before": np.asarray(measured.frame_before, np.float64).mean((1, 2)).tolist(),
+        "error": errors,
+        **{name: np.asarray(x, np.float64).mean((1, 2)) for name, x in nulls.items()},
         "parameters": outcome.parameters,
-        "frames_per_s": throughput(outcome.history),
+        "frames_per_s": outcome.speed,
     }
     evaluations = [
         {
             "error": float(errors[seed]),
-            "shift": np.asarray(measured.shift[seed]).tolist(),
-            "scale": np.asarray(measured.scale[seed]).tolist(),
+            "shift": measured.shift[seed],
+            "scale": measured.scale[seed],
         }
         for seed in range(config.seeds)
     ]
-    return Report("\n".join(text), results, evaluations)
+    return Report(text, results, evaluations)

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 import gpicljax
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.statistics import format_interval
+from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.registration import id_without_version
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.mental_modelling.figures.curves import (
@@ -60,8 +61,7 @@ _NOTE = (
 
 def percent(value: float, low: float = math.nan, high: float = math.nan, sign: str = "") -> str:
     """Formats a share in per cent with its interval, if there is one."""
-    text = f"{100 * value:{sign}.1f}"
-    return text if math.isnan(low) else f"{text} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
+    return format_interval(value, low, high, f"{sign}.1f", scale=100)
 
 
 def group_by_question(
@@ -88,111 +88,107 @@ def _format_lead(comparison: Comparison | None) -> list[str]:
     """Formats the difference with its interval over episodes, and that over readers."""
     if comparison is None:
         return ["", ""]
-    over_readers = comparison.over_readers
-    reader_interval = (
-        f"[{100 * over_readers.low:+.1f}, {100 * over_readers.high:+.1f}]" if over_readers else ""
-    )
-    return [
-        percent(comparison.lead, comparison.lead_low, comparison.lead_high, "+"),
-        reader_interval,
-    ]
+    over = comparison.over_readers
+    reader_interval = f"[{100 * over.low:+.1f}, {100 * over.high:+.1f}]" if over else ""
+    lead = percent(comparison.lead, comparison.lead_low, comparison.lead_high, "+")
+    return [lead, reader_interval]
 
 
 def _format_accuracy(comparison: Comparison | None, interval: bool = True) -> str:
     """Formats the accuracy, with its interval over episodes; empty without any."""
     if comparison is None:
         return ""
-    low, high = (comparison.low, comparison.high) if interval else (math.nan, math.nan)
-    return percent(comparison.accuracy, low, high)
+    ends = (comparison.low, comparison.high) if interval else ()
+    return percent(comparison.accuracy, *ends)
+
+
+def _place_cells(result: Comparison | QuestionResult) -> list[str]:
+    """Returns the first cells of a row: task and question."""
+    return [result.task, result.question.replace("_", " ")]
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> str:
     """Returns the null, rules, reader, its lead and the paper's model by task and question."""
-    names = ["task", "question", "null", "copy last", "physics", "reader", "reader - null"]
-    names += ["over readers", "paper's best model"]
-    lines = []
-    for (task, question), by_answerer in group_by_question(comparisons).items():
-        first = next(iter(by_answerer.values()))
-        cells = [task, question.replace("_", " "), f"{percent(first.null_accuracy)} ({first.null})"]
-        cells += [
-            _format_accuracy(by_answerer.get(name), False) for name in ("copy last", "physics")
-        ]
-        cells += [
-            _format_accuracy(by_answerer.get("reader")),
-            *_format_lead(by_answerer.get("reader")),
-        ]
-        lines.append([*cells, published_best(first)])
-    return markdown_table(names, lines)
+    head = ["task", "question", "null", "copy last", "physics", "reader", "reader - null"]
+    rows = []
+    for by_answerer in group_by_question(comparisons).values():
+        first, reader = next(iter(by_answerer.values())), by_answerer.get("reader")
+        rules = (by_answerer.get(name) for name in ("copy last", "physics"))
+        rows.append(
+            [
+                *_place_cells(first),
+                f"{percent(first.null_accuracy)} ({first.null})",
+                *(_format_accuracy(rule, False) for rule in rules),
+                _format_accuracy(reader),
+                *_format_lead(reader),
+                published_best(first),
+            ]
+        )
+    return markdown_table([*head, "over readers", "paper's best model"], rows)
 
 
-def other_kinds_table(comparisons: Sequence[Comparison]) -> list[str]:
+def other_kinds_table(comparisons: Sequence[Comparison]) -> str:
     """Returns the reader of other kinds beside the null and the usual reader; empty without any."""
     with_reader = {(x.task, x.question): x for x in comparisons if x.null == "reader"}
-    names = ["task", "question", "null", "reader", OTHER_KINDS, "other kinds - null"]
-    names += ["over readers", "other kinds - reader", "over readers"]
-    lines = []
-    for (task, question), by_answerer in group_by_question(comparisons).items():
-        if comparison := by_answerer.get(OTHER_KINDS):
-            cells = [task, question.replace("_", " "), percent(comparison.null_accuracy)]
-            cells += [
-                _format_accuracy(by_answerer.get("reader"), False),
-                _format_accuracy(comparison),
-            ]
-            lines.append(
-                [
-                    *cells,
-                    *_format_lead(comparison),
-                    *_format_lead(with_reader.get((task, question))),
-                ]
-            )
-    return [markdown_table(names, lines)] if lines else []
+    head = ["task", "question", "null", "reader", OTHER_KINDS, "other kinds - null"]
+    rows = [
+        [
+            *_place_cells(comparison),
+            percent(comparison.null_accuracy),
+            _format_accuracy(by_answerer.get("reader"), False),
+            _format_accuracy(comparison),
+            *_format_lead(comparison),
+            *_format_lead(with_reader.get(place)),
+        ]
+        for place, by_answerer in group_by_question(comparisons).items()
+        if (comparison := by_answerer.get(OTHER_KINDS))
+    ]
+    head += ["over readers", "other kinds - reader", "over readers"]
+    return markdown_table(head, rows) if rows else ""
 
 
-def language_model_table(comparisons: Sequence[Comparison]) -> list[str]:
+def language_model_table(comparisons: Sequence[Comparison]) -> str:
     """Returns language models, prompt by prompt, beside the null; empty without any."""
-    of_models = [comparison for comparison in comparisons if comparison.prompt]
-    if not of_models:
-        return []
-    names = ["task", "question", "model", "prompt", "queries", "answered", "refused", "cut off"]
-    names += ["echoes", "accuracy", "null", "model - null", "paper's best model"]
-    lines = []
-    for row in of_models:
-        cells = [row.task, row.question.replace("_", " "), row.answerer, row.prompt]
-        cells += [str(row.queries), *map(percent, (row.parsed, row.refused, row.cut_off))]
-        cells += [percent(row.echoes)]
-        cells += [percent(row.accuracy, row.low, row.high) if row.parsed else "-"]
-        cells += [f"{percent(row.null_accuracy)} ({row.null})"]
-        cells += [percent(row.lead, row.lead_low, row.lead_high, "+") if row.parsed else "-"]
-        lines.append([*cells, published_best(row)])
-    return ["", markdown_table(names, lines)]
+    head = ["task", "question", "model", "prompt", "queries", "answered", "refused", "cut off"]
+    head += ["echoes", "accuracy", "null", "model - null", "paper's best model"]
+    rows = [
+        [
+            *_place_cells(row),
+            row.answerer,
+            row.prompt,
+            row.queries,
+            *map(percent, (row.parsed, row.refused, row.cut_off, row.echoes)),
+            _format_accuracy(row) if row.parsed else "-",
+            f"{percent(row.null_accuracy)} ({row.null})",
+            _format_lead(row)[0] if row.parsed else "-",
+            published_best(row),
+        ]
+        for row in comparisons
+        if row.prompt
+    ]
+    return markdown_table(head, rows) if rows else ""
 
 
-def elements_table(rows: Sequence[QuestionResult]) -> list[str]:
+def elements_table(rows: Sequence[QuestionResult]) -> str:
     """Returns the share of a state's elements that are predicted rightly, by task and question.
 
     Hardly any answer to a long state is right as a whole.
     """
+    shares: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in rows:
+        if row.form == "change" and row.history > 0:
+            by_answerer = shares.setdefault(tuple(_place_cells(row)), {})
+            by_answerer.setdefault(row.answerer, []).append(float(np.mean(row.elements)))
+    answered = {answerer for by_answerer in shares.values() for answerer in by_answerer}
+    shown = [answerer for answerer in ("physics", *READERS) if answerer in answered]
     lines = []
-    element_rows = [row for row in rows if row.form == "change" and row.history > 0]
-    answerers = [
-        answerer
-        for answerer in ("physics", *READERS)
-        if any(row.answerer == answerer for row in element_rows)
-    ]
-    for task, question in dict.fromkeys((row.task, row.question) for row in element_rows):
-        accuracies: dict[str, list[float]] = {}
-        for row in element_rows:
-            if (row.task, row.question) == (task, question):
-                accuracies.setdefault(row.answerer, []).append(float(np.mean(row.elements)))
-        share = {answerer: 100 * float(np.mean(values)) for answerer, values in accuracies.items()}
-        best = max(
-            (answerer for answerer in share if answerer in TRIVIAL),
-            key=lambda answerer: share[answerer],
-        )
-        cells = [f"{share[answerer]:.1f}" if answerer in share else "" for answerer in answerers]
-        lines.append([task, question.replace("_", " "), f"{share[best]:.1f} ({best})", *cells])
-    names = ["task", "question", "best trivial rule", *answerers]
-    return [markdown_table(names, lines)] if lines else []
+    for place, by_answerer in shares.items():
+        share = {answerer: float(np.mean(values)) for answerer, values in by_answerer.items()}
+        best = max((x for x in share if x in TRIVIAL), key=lambda answerer: share[answerer])
+        cells = [percent(share[answerer]) if answerer in share else "" for answerer in shown]
+        lines.append([*place, f"{percent(share[best])} ({best})", *cells])
+    head = ["task", "question", "best trivial rule", *shown]
+    return markdown_table(head, lines) if lines else ""
 
 
 class LeadCount(NamedTuple):
@@ -238,28 +234,9 @@ def draw_results(folder: Path) -> Report:
     figures = folder / "figures"
     for task in dict.fromkeys(row.task for row in rows):
         _draw_task_figures(figures, task, [row for row in rows if row.task == task])
-    accuracies: dict[str, dict[str, float]] = {}
-    for comparison in comparisons:
-        if comparison.question == "next_action" and (
-            comparison.prompt or comparison.answerer == "reader"
-        ):
-            name = (
-                f"{comparison.answerer}, {comparison.prompt}"
-                if comparison.prompt
-                else comparison.answerer
-            )
-            bars = accuracies.setdefault(
-                id_without_version(comparison.task), {"null": comparison.null_accuracy}
-            )
-            bars[name] = comparison.accuracy
-            if best := best_language_model(comparison.task, comparison.question):
-                bars["paper's best model"] = best[1]
-    if accuracies:
-        title = "The next action, mean over sizes of history"
-        save_figure(grouped_bars(accuracies, title=title), figures / "tasks_next_action.png")
+    _draw_next_action(figures, comparisons)
     if pictured := [name for name in PICTURED if name in about["tasks"] and _has_picture(name)]:
         save_figure(tasks_figure(pictured), figures / "tasks.png")
-    learning = _learning_table(rows)
     leads = count_leads(comparisons)
     notes = [
         f"- {task}: {x['agents']} agents that the reader has not seen, {x['episodes']} episodes, "
@@ -268,36 +245,26 @@ def draw_results(folder: Path) -> Report:
         f"histories {', '.join(map(str, x['histories']))}"
         for task, x in about["tasks"].items()
     ]
-    text = "\n".join(
-        [
-            "# Mental modelling of agents",
-            "",
-            _NOTE,
-            "",
-            comparison_table(comparisons),
-            *language_model_table(comparisons),
-            *(["", spent] if (spent := about.get("language_model")) else []),
-            "",
-            f"The reader, a transformer that has read other agents, is ahead of the null on "
-            f"{leads.ahead} of {leads.pairs} tasks and questions and behind it on {leads.behind}; "
-            "on the others an interval of the difference, over episodes or over readers, "
-            "includes 0.",
-            *_other_kinds_section(comparisons),
-            "",
-            "Elements of states that are told rightly, in %, mean over sizes of history from one "
-            "step on and over elements.",
-            "",
-            *elements_table(rows),
-            "",
-            "The reader's accuracy, in %, by size of history: the same queries with more and more "
-            "of it. The potential is what the longest history adds to none; the horizon, from "
-            "where on a tenth of that is missing at most; none, where the end lies within the "
-            "interval of the beginning.",
-            "",
-            *learning,
-            "",
-            *notes,
-        ]
+    text = join_paragraphs(
+        "# Mental modelling of agents",
+        _NOTE,
+        comparison_table(comparisons),
+        language_model_table(comparisons),
+        about.get("language_model", ""),
+        f"The reader, a transformer that has read other agents, is ahead of the null on "
+        f"{leads.ahead} of {leads.pairs} tasks and questions and behind it on {leads.behind}; "
+        "on the others an interval of the difference, over episodes or over readers, includes 0.",
+        _other_kinds_note(comparisons),
+        other_kinds_table(comparisons),
+        "Elements of states that are told rightly, in %, mean over sizes of history from one "
+        "step on and over elements.",
+        elements_table(rows),
+        "The reader's accuracy, in %, by size of history: the same queries with more and more "
+        "of it. The potential is what the longest history adds to none; the horizon, from "
+        "where on a tenth of that is missing at most; none, where the end lies within the "
+        "interval of the beginning.",
+        _learning_table(rows),
+        "\n".join(notes),
     )
     results: dict[str, Any] = {
         f"{task}, {question}": {name: x.accuracy for name, x in by_answerer.items()}
@@ -308,49 +275,59 @@ def draw_results(folder: Path) -> Report:
     return Report(text, results | {"reader and null": leads._asdict()})
 
 
-def _other_kinds_section(comparisons: Sequence[Comparison]) -> list[str]:
-    """Returns the section on a reader that has seen none of an agent's kind."""
+def _draw_next_action(figures: Path, comparisons: Sequence[Comparison]) -> None:
+    """Draws the accuracies of readers and language models in the next action, task by task."""
+    accuracies: dict[str, dict[str, float]] = {}
+    for comparison in comparisons:
+        is_reader = comparison.answerer == "reader"
+        if comparison.question == "next_action" and (comparison.prompt or is_reader):
+            name = ", ".join(filter(None, (comparison.answerer, comparison.prompt)))
+            task = id_without_version(comparison.task)
+            bars = accuracies.setdefault(task, {"null": comparison.null_accuracy})
+            bars[name] = comparison.accuracy
+            if best := best_language_model(comparison.task, comparison.question):
+                bars["paper's best model"] = best[1]
+    if accuracies:
+        title = "The next action, mean over sizes of history"
+        save_figure(grouped_bars(accuracies, title=title), figures / "tasks_next_action.png")
+
+
+def _other_kinds_note(comparisons: Sequence[Comparison]) -> str:
+    """Returns the leads of a reader that has seen none of an agent's kind; empty without one."""
     leads = count_leads(comparisons, OTHER_KINDS)
     if not leads.pairs:
-        return []
+        return ""
     over_reader = count_leads(comparisons, OTHER_KINDS, over_reader=True)
     deficits = [-x.lead for x in comparisons if x.null == "reader" and not x.is_in_numbers]
-    return [
-        "",
+    return (
         f"The {OTHER_KINDS} answers each question by weights that were trained without any agent "
         f"of the kind that is asked about: it is ahead of the null on {leads.ahead} of "
         f"{leads.pairs} and behind it on {leads.behind}. It is ahead of the reader on "
         f"{over_reader.ahead} and behind it on {over_reader.behind}, and is on average "
-        f"{100 * np.mean(deficits):.1f} points behind the reader.",
-        "",
-        *other_kinds_table(comparisons),
-    ]
+        f"{100 * np.mean(deficits):.1f} points behind the reader."
+    )
 
 
-def _learning_table(rows: Sequence[QuestionResult]) -> list[str]:
+def _learning_table(rows: Sequence[QuestionResult]) -> str:
     """Returns the reader's accuracy on the same queries with more and more history."""
-    reader_rows = [row for row in rows if row.answerer == "reader" and row.form != "absolute"]
-    sizes = sorted({row.history for row in reader_rows})
+    by_question: dict[tuple[str, ...], dict[int, QuestionResult]] = {}
+    for row in rows:
+        if row.answerer == "reader" and row.form != "absolute":
+            by_question.setdefault(tuple(_place_cells(row)), {})[row.history] = row
+    sizes = sorted({history for by_history in by_question.values() for history in by_history})
     lines = []
-    for task, question in dict.fromkeys((row.task, row.question) for row in reader_rows):
-        by_history = {
-            row.history: row for row in reader_rows if (row.task, row.question) == (task, question)
-        }
-        first, last = by_history[min(by_history)], by_history[max(by_history)]
+    for place, by_history in by_question.items():
+        histories = sorted(by_history)
+        first, last = by_history[histories[0]], by_history[histories[-1]]
         potential = last.accuracy - first.accuracy
         # From where on it stays within a tenth of the potential from the end.
-        close_sizes = [
-            n
-            for n in by_history
-            if abs(by_history[n].accuracy - last.accuracy) <= 0.1 * abs(potential)
-        ]
-        horizon = min(n for n in by_history if all(m in close_sizes for m in by_history if m >= n))
-        horizon_cell = "none" if first.low <= last.accuracy <= first.high else str(horizon)
+        missing = [abs(by_history[n].accuracy - last.accuracy) for n in histories]
+        outside = [i for i, gap in enumerate(missing) if gap > 0.1 * abs(potential)]
+        horizon = histories[outside[-1] + 1 if outside else 0]
+        horizon_cell = "none" if first.low <= last.accuracy <= first.high else horizon
         cells = [f"{100 * by_history[n].accuracy:.0f}" if n in by_history else "" for n in sizes]
-        lines.append(
-            [task, question.replace("_", " "), *cells, f"{100 * potential:+.0f}", horizon_cell]
-        )
-    return [markdown_table(["task", "question", *sizes, "potential", "horizon"], lines)]
+        lines.append([*place, *cells, f"{100 * potential:+.0f}", horizon_cell])
+    return markdown_table(["task", "question", *sizes, "potential", "horizon"], lines)
 
 
 def _draw_task_figures(figures: Path, task: str, rows: Sequence[QuestionResult]) -> None:
@@ -378,27 +355,16 @@ def _draw_task_figures(figures: Path, task: str, rows: Sequence[QuestionResult])
             figures / f"{name}_elements_mean.png",
         )
     if any(row.form == "absolute" for row in rows):
-        accuracies = {
-            form: {
-                answerer: float(
-                    np.mean(
-                        [
-                            row.accuracy
-                            for row in rows
-                            if (row.answerer, row.form) == (answerer, form)
-                            and row.question == "next_action"
-                        ]
-                    )
-                )
-                for answerer in shown
-                if any((row.answerer, row.form) == (answerer, form) for row in rows)
-            }
-            for form in ("bins", "absolute")
+        accuracies: dict[str, dict[str, list[float]]] = {"bins": {}, "absolute": {}}
+        for row in rows:
+            if row.question == "next_action" and row.answerer in shown and row.form in accuracies:
+                accuracies[row.form].setdefault(row.answerer, []).append(row.accuracy)
+        bars = {
+            form: {x: float(np.mean(by_answerer[x])) for x in shown if x in by_answerer}
+            for form, by_answerer in accuracies.items()
         }
-        save_figure(
-            grouped_bars(accuracies, title=f"{task}: the next action, as part or number"),
-            figures / f"{name}_bins.png",
-        )
+        title = f"{task}: the next action, as part or number"
+        save_figure(grouped_bars(bars, title=title), figures / f"{name}_bins.png")
 
 
 def _format_returns(about: Mapping[str, Any]) -> str:

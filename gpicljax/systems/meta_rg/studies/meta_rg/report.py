@@ -10,13 +10,18 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
-from gpicljax.evaluation.records import ICLRecord, icl_record
+from gpicljax.evaluation.records import ICLRecord, icl_record, reached_length
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.evaluation.tables import Row, markdown_table, results_table
-from gpicljax.runs.metrics import throughput
+from gpicljax.evaluation.tables import (
+    Row,
+    join_paragraphs,
+    markdown_table,
+    percents,
+    results_table,
+    seeds_legend,
+)
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.env.types import Params, State, Task
 from gpicljax.systems.meta_rg.experts.listeners import baseline_rules
 from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
 from gpicljax.systems.meta_rg.measures import published
@@ -25,7 +30,7 @@ from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
 from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy
 from gpicljax.typing import ArrayTree
-from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
+from gpicljax.viz.curves import icl_figure, results_bars
 from gpicljax.viz.style import save_figure
 
 
@@ -149,8 +154,8 @@ def condition_table(results: Results, index: int) -> str:
     rows = []
     for condition in results.conditions:
         cells = [mean_interval(results.measure(condition, m, index)).percent for m in MEASURES]
-        seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, QUERY, index))
-        rows.append(Row("R2D2", "learner", [*cells, seeds], condition))
+        cells.append(" ".join(percents(results.measure(condition, QUERY, index))))
+        rows.append(Row("R2D2", "learner", cells, condition))
     for name, shares in results.rules[results.cells[index]].items():
         query, support, new, minimal = ("" if math.isnan(x) else f"{100 * x:.1f}" for x in shares)
         rows.append(Row(name, "rule", [query, new, minimal, "", support]))
@@ -185,12 +190,11 @@ def paper_table(results: Results) -> str:
     rows = []
     for index, cell in enumerate(results.cells):
         paper = table.get(cell)
-        printed = "" if paper is None else f"{100 * paper.mean:.1f} ± {100 * paper.std:.1f}"
         measured = [
             mean_interval(results.measure(condition, QUERY_BY_EPISODE, index)).percent
             for condition in ("behaviour (exploring actors)", GREEDY)
         ]
-        rows.append([cell_name(cell), printed, *measured])
+        rows.append([cell_name(cell), paper.percent if paper else "", *measured])
     head = ["cell", f"paper ({source})", "ours, behaviour", "ours, greedy"]
     return markdown_table(head, rows)
 
@@ -208,15 +212,10 @@ def hypotheses(results: Results) -> list[str]:
     }
     return [
         "## Hypotheses",
-        "",
         "### Ours (greedy)",
-        "",
         hypothesis_table(hypothesis_tests(cells)),
-        "",
         "### The paper's Table 3, from its printed means and deviations",
-        "",
         hypothesis_table(hypothesis_tests(published.TABLE_3)),
-        "",
     ]
 
 
@@ -225,50 +224,15 @@ def context_curve(games: Games, sound: np.ndarray) -> tuple[ICLCurve, ICLProfile
 
     Positions that fewer than a tenth of the episodes reach are left out.
     """
-    sound = sound if sound.any() else ~sound
-    correct, valid = (
-        np.asarray(x)[sound].reshape(-1, x.shape[-1]) for x in (games.correct, games.valid)
-    )
-    length = int((valid.mean(0) >= 0.1).sum())
-    correct, valid = correct[:, :length], valid[:, :length]
-    values = np.where(valid, correct, np.nan)
+    shares = right_or_wrong(games)[sound if sound.any() else ~sound]
+    values = shares.reshape(-1, shares.shape[-1])[:, : reached_length(shares)]
+    valid = np.isfinite(values)
     return icl_curve(values, valid), icl_profile(values, valid)
 
 
-def play_one_episode(env: MetaRG, params: Params, seed: int) -> dict[str, np.ndarray]:
-    """Plays one episode with the rule-based speaker; returns its stimuli and messages, game by
-    game.
-    """
-
-    @jax.jit
-    def begin(key: jax.Array) -> tuple[jax.Array, Any, Any]:
-        task_key, episode_key = jax.random.split(key)
-        task = env.sample_task(task_key, params)
-        return episode_key, task, env.reset(episode_key, task)[1]
-
-    @jax.jit
-    def step(key: jax.Array, state: State, task: Task) -> tuple[Any, Any]:
-        shown = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
-        return shown, env.transition(key, state, np.int32(0), task).state
-
-    episode_key, task, state = begin(jax.random.key(seed))
-    games: list[tuple[Any, Any, Any]] = []
-    while len(games) < int(state.skeleton.num_games):
-        first = int(state.round) == 0
-        game, state = step(episode_key, state, task)
-        if first:
-            games.append(jax.tree.map(np.asarray, game))
-    stimuli, latents, messages = (np.stack(column) for column in zip(*games, strict=True))
-    structure = {
-        name: np.asarray(getattr(task, name)) for name in ("means", "sigmas", "num_values")
-    }
-    return {
-        "stimuli": stimuli,
-        "latents": latents,
-        "messages": messages,
-        "num_support": np.asarray(state.skeleton.num_support),
-        **structure,
-    }
+def right_or_wrong(games: Games) -> np.ndarray:
+    """Returns the decisions, float `[..., G]`; NaN for games that were not played."""
+    return np.where(games.valid, games.correct, np.nan)
 
 
 NULLS = (
@@ -297,30 +261,26 @@ def icl_records(results: Results) -> list[ICLRecord]:
             continue
 
         def shares(played: Games, index: int = index, sound: np.ndarray = sound) -> np.ndarray:
-            games_of_cell = results.of_cell(played, index)
-            return np.where(games_of_cell.valid, games_of_cell.correct, np.nan)[sound]
+            return right_or_wrong(results.of_cell(played, index))[sound]
 
-        agent = shares(games[GREEDY])
-        length = int((np.isfinite(agent).mean((0, 1)) >= 0.1).sum())
-        curves = {
-            "agent": agent,
-            "memory wiped": shares(games["memory cleared every game"]),
-        }
         oracles = {n: shares(results.decided[n]) for n in ORACLES if n in results.decided}
         # In the support games one that knows where a value's section lies is far ahead.
         oracle = max(oracles, key=lambda name: np.nanmean(oracles[name]))
-        curves["oracle"] = oracles[oracle]
-        nulls = {name: shares(results.decided[name]) for name in NULLS}
         records.append(
             icl_record(
-                {role: x[..., :length] for role, x in curves.items()},
-                {name: x[..., :length] for name, x in nulls.items()},
+                {
+                    "agent": shares(games[GREEDY]),
+                    "memory wiped": shares(games["memory cleared every game"]),
+                    "oracle": oracles[oracle],
+                },
+                {name: shares(results.decided[name]) for name in NULLS},
                 system="Meta-Referential Games",
                 task=f"{config.game.env}, {cell_name(cell)}, {config.game.values}",
                 agent=f"R2D2, {config.network.memory}",
                 measure="accuracy",
                 context="games",
                 oracle=oracle,
+                reached=True,
             )
         )
     return records
@@ -330,8 +290,7 @@ def draw(results: Results) -> dict[Cell, ICLProfile]:
     """Draws every figure; returns the cells' ICL profiles."""
     config = results.outcome.config
     title = f"R2D2 listeners, {config.game.env}, {config.game.values}"
-    if len(results.outcome.steps) > 1:
-        draw_learning(results, title)
+    draw_learning(results, title)
     profiles = draw_context(results, title)
     draw_listeners(results, title)
     draw_episode(results)
@@ -347,20 +306,14 @@ def draw_learning(results: Results, title: str) -> None:
         "any-feedback rule": rules["any-feedback rule (message-free)"].query,
         "1-NN oracle": rules["1-NN oracle"].query,
     }
-    accuracy = outcome.curve("query_accuracy")
-    by_cell = {
-        cell_name(cell): results.of_cell(accuracy, i) for i, cell in enumerate(results.cells)
-    }
-    figure = learning_curves(
-        outcome.steps,
-        next(iter(by_cell.values())) if len(by_cell) == 1 else by_cell,
+    outcome.draw_learning(
+        "query_accuracy",
         baselines=lines,
         xlabel="observations per seed",
         ylabel="query accuracy, greedy",
         title=title,
         percent=True,
     )
-    save_figure(figure, outcome.run.figures / "learning.png")
 
 
 def draw_context(results: Results, title: str) -> dict[Cell, ICLProfile]:
@@ -411,16 +364,22 @@ def draw_listeners(results: Results, title: str) -> None:
 
 
 def draw_episode(results: Results) -> None:
-    """Draws the stimuli and messages of one episode of the rule-based speaker in the first cell."""
-    config, env = results.outcome.config, results.outcome.program.more
-    figures = results.outcome.run.figures
+    """Draws the stimuli and messages of the episode that is replayed."""
+    env, figures = results.outcome.program.more, results.outcome.run.figures
     assert isinstance(env, MetaRG)
-    params = config.game.params(env, results.cells[0])
-    episode = play_one_episode(env, params, config.seed)
-    messages, support = episode.pop("messages"), int(episode.pop("num_support"))
+    _, (episode, _) = results.outcome.first_sound(results.outcome.measured.episode)
+    _, starts = np.unique(episode.states.index[: int(episode.length)], return_index=True)
+    states = jax.tree.map(lambda x: x[starts], episode.states)
+    messages = np.asarray(jax.jit(jax.vmap(env.speak))(states))
+    support = int(states.skeleton.num_support[0])
     if env.stimulus == "scs":
+        structure = {n: getattr(episode.task, n) for n in ("means", "sigmas", "num_values")}
         figure = stimuli_figure(
-            **episode, num_support=support, title="What the speaker sees in one episode"
+            states.game.speaker[:, 0],
+            states.game.speaker_latents[:, 0],
+            **structure,
+            num_support=support,
+            title="What the speaker sees in one episode",
         )
         save_figure(figure, figures / "stimuli.png")
     figure = messages_figure(
@@ -433,48 +392,36 @@ def report(outcome: RunResult) -> Report:
     """Draws the figures and returns the summary."""
     results, config = Results(outcome), outcome.config
     profiles = draw(results)
-    parts = [f"# {config.game.env}: R2D2 listeners, preset {config.preset}", ""]
+    parts = [f"# {config.game.env}: R2D2 listeners, preset {config.preset}"]
     for index, cell in enumerate(results.cells):
         parts += [
             f"## {cell_name(cell)}, {config.game.values}",
-            "",
-            f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: mean ± standard "
-            f"deviation [95 % t-interval] over {config.seeds} seed(s).",
-            "",
+            f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: "
+            f"{seeds_legend(config.seeds)}.",
             condition_table(results, index),
-            "",
             minimal_pair_table(results, index),
-            "",
             "In-context learning: accuracy by position in the episode, greedy.",
-            "",
             profiles[cell].table(),
-            "",
         ]
     game = config.game
     if game.stimulus == "scs" and game.num_rounds == 1 and game.num_distractors == 0:
         parts += [
             "## Beside the paper",
-            "",
             "Query accuracy in %, averaged over episodes. The manual says how to read the tables: "
             "Meta-Referential Games, what a score must be compared with.",
-            "",
             paper_table(results),
-            "",
         ]
-    parts += hypotheses(results)
     parts += [
-        f"Agents have {outcome.parameters:,} parameters each. Training ran at "
-        f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included.",
-        "",
+        *hypotheses(results),
+        outcome.training_note(),
         replay(outcome, outcome.program.more),
     ]
-    text = "\n".join(parts)
-    numbers = {
+    numbers: dict[str, Any] = {
         cell_name(cell): {
             condition: {
                 measure.key: {
-                    "seeds": results.measure(condition, measure, index).tolist(),
-                    **dataclasses.asdict(mean_interval(results.measure(condition, measure, index))),
+                    "seeds": (seeds := results.measure(condition, measure, index)),
+                    **vars(mean_interval(seeds)),
                 }
                 for measure in MEASURES
             }
@@ -483,10 +430,7 @@ def report(outcome: RunResult) -> Report:
         | {"rules": {name: accuracy._asdict() for name, accuracy in results.rules[cell].items()}}
         for index, cell in enumerate(results.cells)
     }
-    extra = {
-        "parameters": outcome.parameters,
-        "observations_per_s": throughput(outcome.history),
-    }
+    numbers |= {"parameters": outcome.parameters, "observations_per_s": outcome.speed}
     evaluations = [
         {
             condition: results.measure(condition, QUERY, index)[seed]
@@ -495,4 +439,4 @@ def report(outcome: RunResult) -> Report:
         for index in range(len(results.cells))
         for seed in range(config.seeds)
     ]
-    return Report(text, {**numbers, **extra}, evaluations, icl_records(results))
+    return Report(join_paragraphs(*parts), numbers, evaluations, icl_records(results))

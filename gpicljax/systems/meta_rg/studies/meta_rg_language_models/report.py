@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.llm.outcomes import OUTCOME_LEGEND, OUTCOMES, ReplyTally, silence_notes
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.measures.listening import Confusion
@@ -15,8 +14,8 @@ from gpicljax.systems.meta_rg.measures.published import TABLE_4
 
 
 def _percent(values: Sequence[float]) -> str:
-    spread = f" ± {100 * np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{100 * np.mean(values):.1f}{spread}"
+    interval = mean_interval(values)
+    return interval.moments.percent if interval.count > 1 else interval.percent
 
 
 class ListenerResults(NamedTuple):
@@ -43,14 +42,6 @@ def report(outcome: RunResult) -> Report:
     """Returns the table with what it has cost, and its numbers."""
     listened: ListenerResults = outcome.host_measured
     model, decisions, nulls, tallies, spent, _ = listened
-    lines = [
-        f"# {model} as listener: zero-shot compositional tests",
-        "",
-        "In %, mean ± standard deviation over seeds; answers that are not valid are wrong. The "
-        "rule is not trained: the nearest stimulus that it was shown, dimension by dimension, "
-        f"decides. It plays the same games. {OUTCOME_LEGEND}",
-        "",
-    ]
     head = ["cell", "accuracy", "balanced", 'says "same"', "not valid", 'always "same"', "rule"]
     rows = []
     for cell, seeds in decisions.items():
@@ -66,15 +57,21 @@ def report(outcome: RunResult) -> Report:
             columns = ["-"] * 3
         shares = tallies[cell].cells()
         rows.append([cell, *columns, _percent(invalid), control, rule, games, *shares])
-    lines.append(markdown_table([*head, "games", *OUTCOMES], rows))
-    lines += ["", *silence_notes(tallies)]
-    lines += ["", spent] if spent else []
-    lines += ["", "The paper's (accuracy alone, 5 seeds of 64 episodes):", ""]
-    for (name, shots, samples), printed in TABLE_4.items():
-        lines.append(
-            f"- {name}, O={samples} S={shots}: {100 * printed.mean:.1f} ± {100 * printed.std:.1f}"
-        )
-    text = "\n".join(lines)
+    printed_lines = [
+        f"- {name}, O={samples} S={shots}: {printed.percent}"
+        for (name, shots, samples), printed in TABLE_4.items()
+    ]
+    text = join_paragraphs(
+        f"# {model} as listener: zero-shot compositional tests",
+        "In %, mean ± standard deviation over seeds; answers that are not valid are wrong. The "
+        "rule is not trained: the nearest stimulus that it was shown, dimension by dimension, "
+        f"decides. It plays the same games. {OUTCOME_LEGEND}",
+        markdown_table([*head, "games", *OUTCOMES], rows),
+        *silence_notes(tallies),
+        spent,
+        "The paper's (accuracy alone, 5 seeds of 64 episodes):",
+        "\n".join(printed_lines),
+    )
     results = {cell: [c._asdict() for c in seeds] for cell, seeds in decisions.items()}
     replies = {cell: dict(tally.counts) for cell, tally in tallies.items()}
     return Report(text, {"model": model, "query": results, "replies": replies})

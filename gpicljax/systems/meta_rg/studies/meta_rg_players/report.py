@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpicljax.evaluation.statistics import mean_interval, welch_test
-from gpicljax.evaluation.tables import markdown_table
-from gpicljax.runs.metrics import throughput
+from gpicljax.evaluation.tables import (
+    interval_table,
+    join_paragraphs,
+    markdown_table,
+    percents,
+    seeds_legend,
+)
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.figures.languages import languages_figure
@@ -19,7 +23,6 @@ from gpicljax.systems.meta_rg.measures.speaker_language import meanings
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.typing import ArrayTree
-from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 
 LANGUAGE = ("topsim", "posdis", "bosdis")
@@ -87,9 +90,8 @@ def accuracy_table(results: Results) -> str:
     for index, cell in enumerate(results.cells):
         for name in results.conditions:
             query, support = results.query[name][index], results.support[name][index]
-            seeds = " ".join(f"{100 * x:.1f}" for x in query)
             means = (mean_interval(x).percent for x in (query, support))
-            rows.append([cell, name, *means, seeds])
+            rows.append([cell, name, *means, " ".join(percents(query))])
     for cell, rules in results.outcome.host_measured.items():
         for name, accuracy in rules.items():
             shares = f"{100 * accuracy.query:.1f}", f"{100 * accuracy.support:.1f}"
@@ -99,12 +101,11 @@ def accuracy_table(results: Results) -> str:
 
 def language_table(results: Results) -> str:
     """Returns every cell's measures of compositionality, and what a new listener understands."""
-    names = results.language
-    rows = [
-        [cell, *(mean_interval(values[index]).percent for values in names.values())]
+    rows = {
+        cell: [values[index] for values in results.language.values()]
         for index, cell in enumerate(results.cells)
-    ]
-    return markdown_table(["game", *names], rows)
+    }
+    return interval_table(["game", *results.language], rows, cell=lambda x: x.percent)
 
 
 def paper_table(results: Results) -> str:
@@ -119,33 +120,30 @@ def paper_table(results: Results) -> str:
         cell, values = cell_name((shots, 4)), measured[measure]
         if cell not in results.cells or values is None:
             continue
-        printed = f"{100 * paper.mean:.1f} ± {100 * paper.std:.1f}"
         cells = [
             mean_interval(values[results.cells.index(name)]).percent
             for name in (cell, f"{cell}, frozen speaker")
             if name in results.cells
         ]
-        rows.append([cell, measure.replace("_", " "), printed, *cells])
+        rows.append([cell, measure.replace("_", " "), paper.percent, *cells])
     return markdown_table(["game", "measure", "paper", "ours", "ours, frozen speaker"], rows)
 
 
 def comparisons(results: Results) -> list[str]:
     """Learning speakers against those that keep their first code, in words."""
     lines = []
-    for index, cell in enumerate(results.cells):
-        control = f"{cell}, frozen speaker"
-        if control not in results.cells:
+    query = dict(zip(results.cells, results.query["greedy"], strict=True))
+    for cell, learning in query.items():
+        if (frozen := query.get(f"{cell}, frozen speaker")) is None:
             continue
-        learning = results.query["greedy"][index]
-        frozen = results.query["greedy"][results.cells.index(control)]
-        words = (
-            f"{cell}: a speaker that learns gains {100 * (learning.mean() - frozen.mean()):+.1f} "
-        )
-        words += "points of query accuracy over one that keeps its first code"
+        gain, test = 100 * (learning.mean() - frozen.mean()), ""
         if len(learning) > 1:
-            test = welch_test(learning, frozen, alternative="greater")
-            words += f" (Welch's t = {test.t:.2f}, one-sided p = {test.p:.4f})"
-        lines += [words + ".", ""]
+            welch = welch_test(learning, frozen, alternative="greater")
+            test = f" (Welch's t = {welch.t:.2f}, one-sided p = {welch.p:.4f})"
+        lines.append(
+            f"{cell}: a speaker that learns gains {gain:+.1f} points of query accuracy over one "
+            f"that keeps its first code{test}."
+        )
     return lines
 
 
@@ -156,19 +154,14 @@ def draw(results: Results) -> None:
     assert isinstance(env, MetaRG)
     title = f"Two players in {config.game.env}, {config.method}, {config.game.values}"
     seeds = config.seeds
-    if len(outcome.steps) > 1:
-        accuracy = outcome.curve("query_accuracy")
-        by_cell = {c: accuracy[i * seeds : (i + 1) * seeds] for i, c in enumerate(results.cells)}
-        figure = learning_curves(
-            outcome.steps,
-            by_cell if len(by_cell) > 1 else next(iter(by_cell.values())),
-            baselines={"chance": 0.5},
-            xlabel="observations per seed",
-            ylabel="query accuracy, greedy",
-            title=title,
-            percent=True,
-        )
-        save_figure(figure, figures / "learning.png")
+    outcome.draw_learning(
+        "query_accuracy",
+        baselines={"chance": 0.5},
+        xlabel="observations per seed",
+        ylabel="query accuracy, greedy",
+        title=title,
+        percent=True,
+    )
     if results.language:
         spoken, space = outcome.measured.language, meanings(env)
         # The first seed's richest structure, as every seed of the first cell speaks about it.
@@ -194,48 +187,36 @@ def report(outcome: RunResult) -> Report:
     draw(results)
     parts = [
         f"# {config.game.env}: two players, {config.method}, preset {config.preset}",
-        "",
-        f"{config.game.values}, {outcome.observations:,} observations per seed. "
-        f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: mean ± standard "
-        f"deviation [95 % t-interval] over {config.seeds} seed(s).",
-        "",
+        f"{config.game.values}. Accuracy in %, {config.evaluation_episodes} fresh episodes per "
+        f"seed: {seeds_legend(config.seeds)}.",
         accuracy_table(results),
-        "",
         *comparisons(results),
     ]
     if results.language:
         parts += [
             f"The language, in %: mean over {config.structures} semantic structures and all their "
             "meanings, each asked for at the start of an episode.",
-            "",
             language_table(results),
-            "",
         ]
         if config.taught:
             parts += [
                 f"{ACQUISITION.capitalize()}: the accuracy of new listeners on the meanings of the "
                 f"query phase after 512 epochs of those of the support phase, in {config.taught} "
                 "structures; chance is 50 %.",
-                "",
             ]
     if config.game.max_values == 5 and 4 in config.game.samples:
-        parts += ["Beside the paper's Table 1:", "", paper_table(results), ""]
-    parts += [
-        f"Players have {outcome.parameters:,} parameters together. Training ran at "
-        f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included.",
-        "",
-        replay(outcome, outcome.program.more),
-    ]
-    numbers = {
+        parts += ["Beside the paper's Table 1:", paper_table(results)]
+    parts += [outcome.training_note(), replay(outcome, outcome.program.more)]
+    numbers: dict[str, Any] = {
         cell: {
             name: {
-                "query": results.query[name][index].tolist(),
-                "support": results.support[name][index].tolist(),
-                **dataclasses.asdict(mean_interval(results.query[name][index])),
+                "query": results.query[name][index],
+                "support": results.support[name][index],
+                **vars(mean_interval(results.query[name][index])),
             }
             for name in results.conditions
         }
-        | {name: values[index].tolist() for name, values in results.language.items()}
+        | {name: values[index] for name, values in results.language.items()}
         for index, cell in enumerate(results.cells)
     }
-    return Report("\n".join(parts), {**numbers, "observations_per_s": throughput(outcome.history)})
+    return Report(join_paragraphs(*parts), {**numbers, "observations_per_s": outcome.speed})

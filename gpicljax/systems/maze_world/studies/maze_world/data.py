@@ -77,7 +77,7 @@ def sampler(
         )
 
     # Whatever number of groups there is, it is traced once.
-    @functools.partial(jax.jit, static_argnames="own", inline=True)
+    @functools.partial(jax.jit, static_argnames="by_student", inline=True)
     def group(key: jax.Array, data: Data, by_student: bool = False) -> ImitationBatch:
         if data.episodes is not None:
             return stored_batch(key, data)

@@ -11,6 +11,8 @@ from gpicljax.runtime import parse
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.tasks import ARITHMETIC_NAMES, BLOCKS_NAMES, NAMES
+from gpicljax.systems.gradual_learning.measures.played_studies import ALL_KINDS, PlayedStudies
+from gpicljax.systems.gradual_learning.measures.playing import repeat_streams, sample_streams
 from gpicljax.systems.gradual_learning.measures.streams import (
     QUESTIONS,
     Streams,
@@ -22,25 +24,15 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning import (
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning import program as gradual_learning
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
-    ALL_KINDS,
     NULL,
     PRESETS,
     Config,
-    studies_of,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import (
     NEVER_TAUGHT,
     elsewhere_section,
 )
-from gpicljax.systems.gradual_learning.studies.gradual_learning.report import (
-    efficiency_alone,
-    hint_transfer,
-    hints_text,
-    predecessor_gains,
-    stream_indices,
-    target_retentions,
-    times_in_order,
-)
+from gpicljax.systems.gradual_learning.studies.gradual_learning.report import hints_text
 
 TASKS = ("micro1", "micro2", "micro4")
 CONFIG = Config(taught=TASKS, curriculum=TASKS, targets=("micro2",), runs=3, budget=100)
@@ -48,15 +40,13 @@ ENV = ByteStream(max_tasks=4, families=("mapping",))
 
 
 def test_studies_are_of_the_same_runs():
-    studies = studies_of(CONFIG, *ALL_KINDS)
+    studies = CONFIG.plan.studies(*ALL_KINDS)
     assert len(studies) == 3 * (1 + 3 + 1 + 1)
-    for run, place in enumerate(stream_indices(studies, "order")):
+    indices = PlayedStudies(None, studies, TASKS).indices
+    for run, place in enumerate(indices("order")):
         assert studies[place].run == run
         assert studies[place].curriculum.tasks == TASKS
-    (after, *_), (repeated, *_) = (
-        stream_indices(studies, "after", "micro2"),
-        stream_indices(studies, "again", "micro2"),
-    )
+    (after, *_), (repeated, *_) = (indices(kind, "micro2") for kind in ("after", "again"))
     assert studies[after].curriculum.tasks[-1] == "micro2"
     assert set(studies[after].curriculum.tasks[:-1]) <= set(TASKS)
     assert studies[repeated].curriculum.tasks == (*TASKS, "micro2")
@@ -74,7 +64,7 @@ def test_what_is_held_out_is_not_taught():
 
 
 def test_the_report_counts_the_steps_of_each_study():
-    studies = studies_of(CONFIG, *ALL_KINDS)
+    studies = CONFIG.plan.studies(*ALL_KINDS)
     steps = np.zeros((len(studies), 4), int)
     cleared = np.zeros(len(studies), int)
     for i, study in enumerate(studies):
@@ -87,45 +77,39 @@ def test_the_report_counts_the_steps_of_each_study():
     none = np.zeros((len(studies), 4))
     questions = np.zeros((len(studies), 4, QUESTIONS))
     streams = Streams(steps, cleared, none, none, questions, questions)
-    assert times_in_order(streams, studies, CONFIG).steps.tolist() == [[10, 10, 10]] * 3
-    assert efficiency_alone(streams, studies, CONFIG).steps.tolist() == [40, 40, 40]
-    (helped,) = predecessor_gains(streams, studies, CONFIG).values()
+    played = PlayedStudies(streams, studies, TASKS)
+    assert played.in_order().steps.tolist() == [[10, 10, 10]] * 3
+    assert played.efficiency_alone().steps.tolist() == [40, 40, 40]
+    (helped,) = played.gains_from_predecessors().values()
     assert (helped.ratio, helped.gradual) == (4, True)
-    held = target_retentions(streams, studies, CONFIG)["micro2"]
+    held = played.retentions()["micro2"]
     assert (held.ratio, held.pairs, held.lost, held.is_retained) == (2, 3, 0, True)
 
 
 def test_once_more_comes_after_what_a_run_cleared():
-    tasks = gradual_learning.sample_streams(jax.random.key(0), CONFIG, ENV, "again")
-    cut = gradual_learning.repeat_streams(tasks, np.array([3, 2, 0]), CONFIG)
+    tasks = sample_streams(jax.random.key(0), CONFIG.plan, ENV, "again")
+    cut = repeat_streams(tasks, np.array([3, 2, 0]), CONFIG.plan)
     first, last = NAMES.index("micro1"), NAMES.index("micro2")
     assert cut.count.tolist() == [4, 3, 1]
     assert cut.order.tolist() == [[0, 1, 3, last], [0, 1, last, 1], [last, 1, 3, 1]]
     assert first == 0 and cut.horizon.tolist() == [200] * 3
     # Runs that cleared all, as much as this and it again, it not again, and not even it.
-    studies = studies_of(CONFIG, *ALL_KINDS)
+    studies = CONFIG.plan.studies(*ALL_KINDS)
     steps, cleared = np.full((len(studies), 4), 10), np.zeros(len(studies), int)
-    (
-        cleared[stream_indices(studies, "order")],
-        cleared[stream_indices(studies, "again", "micro2")],
-    ) = (
-        [3, 2, 1],
-        [4, 2, 2],
-    )
-    steps[stream_indices(studies, "again", "micro2"), [3, 2, 1]] = 5, 5, 1
+    indices = PlayedStudies(None, studies, TASKS).indices
+    cleared[indices("order")], cleared[indices("again", "micro2")] = [3, 2, 1], [4, 2, 2]
+    steps[indices("again", "micro2"), [3, 2, 1]] = 5, 5, 1
     none, questions = np.zeros((len(studies), 4)), np.zeros((len(studies), 4, QUESTIONS))
     streams = Streams(steps, cleared, none, none, questions, questions)
-    held = target_retentions(streams, studies, CONFIG)["micro2"]
+    held = PlayedStudies(streams, studies, TASKS).retentions()["micro2"]
     assert (held.pairs, held.lost) == (2, 1)
     np.testing.assert_allclose(held.ratio, (2 / 1.25) ** 0.5)
 
 
 def test_streams_differ_by_seed_and_agree_within_a_run():
-    studies = studies_of(CONFIG, "order", "alone")
+    studies = CONFIG.plan.studies("order", "alone")
     drawn = [
-        np.asarray(
-            gradual_learning.sample_streams(jax.random.key(i), CONFIG, ENV, "order", "alone").seed
-        )
+        np.asarray(sample_streams(jax.random.key(i), CONFIG.plan, ENV, "order", "alone").seed)
         for i in range(2)
     ]
     assert len({tuple(seed) for seed in np.concatenate(drawn)}) == 2 * CONFIG.runs
@@ -137,7 +121,7 @@ def test_streams_differ_by_seed_and_agree_within_a_run():
 
 
 def test_a_target_is_come_to_in_several_orders_where_there_are_several():
-    after = studies_of(PRESETS["curriculum"], "after")
+    after = PRESETS["curriculum"].plan.studies("after")
     orders = {
         task: len({study.curriculum.tasks for study in after if study.task == task})
         for task in PRESETS["curriculum"].targets
@@ -148,15 +132,16 @@ def test_a_target_is_come_to_in_several_orders_where_there_are_several():
 def test_hints_are_reported_where_both_task_sets_are_measured():
     tasks = ("micro1", "micro19", "micro20")
     config = Config(taught=tasks, curriculum=tasks, targets=tasks, runs=3, budget=1000)
-    studies = studies_of(config, "alone")
+    studies = config.plan.studies("alone")
     took = {"micro1": 10, "micro19": 400, "micro20": 300}
     steps = np.array([[took[study.task]] for study in studies])
     none, questions = np.zeros_like(steps), np.zeros((len(studies), 1, QUESTIONS))
     streams = Streams(steps, np.ones(len(studies), int), none, none, questions, questions)
-    gain = hint_transfer(streams, studies, config, np.array([10, 100, 150]))
+    played = PlayedStudies(streams, studies, tasks)
+    gain = played.gain_from_hints(np.array([10, 100, 150]))
     assert gain is not None and gain.ratio == 2
     assert "2.00 times as fast" in hints_text(gain) and "a sign of" in hints_text(gain)
-    assert hint_transfer(streams, studies, CONFIG, np.ones(3)) is None
+    assert played._replace(curriculum=TASKS).gain_from_hints(np.ones(3)) is None
 
 
 @pytest.mark.parametrize(

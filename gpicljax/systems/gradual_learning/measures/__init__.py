@@ -2,16 +2,15 @@
 
 from gpicljax.systems.gradual_learning.measures.criteria import (
     CompletionTimes,
-    Entrant,
     completion_times,
     curriculum_orders,
     efficiency,
     forgetting,
     learns_gradually,
-    ranking,
     retention,
     transfer,
 )
+from gpicljax.systems.gradual_learning.measures.ranking import Entrant, ranking
 from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
 
 __all__ = [

@@ -1,10 +1,10 @@
-"""The configuration of `gradual_learning.py`, its presets, and its studies."""
+"""The configuration of `gradual_learning.py` and its presets."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -17,7 +17,7 @@ from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.conversation import SPACE
-from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, predecessors
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS
 from gpicljax.systems.gradual_learning.env.tasks import (
     ALL_NAMES,
@@ -27,9 +27,8 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     NAMES,
     TASK_SETS,
 )
-from gpicljax.systems.gradual_learning.measures.criteria import curriculum_orders
+from gpicljax.systems.gradual_learning.measures.played_studies import REQUIRES, Plan
 
-REQUIRES = {task.name: task.requires for task in TASK_SETS}
 LOOKUP = {task.name for task in TASK_SETS if task.lookup}
 MEMORY = RecurrentSettings(
     "continuations", core=(64,), heads=4, context=6, slots=256, sizes=(256,), silence=SPACE
@@ -168,6 +167,13 @@ class Config(TrainingConfig):
         return temperatures.get(self.learner, 0.0)
 
     @property
+    def plan(self) -> Plan:
+        """Returns the studies of the evaluation."""
+        targets = self.targets or self.curriculum
+        sizes = self.runs, self.threshold, self.budget
+        return Plan(self.curriculum, targets, *sizes, self.env.params)
+
+    @property
     def streams(self) -> int:
         """Returns the number of streams that are learnt from at once."""
         return self.r2d2.num_envs if self.learner == "r2d2" else self.parallel
@@ -226,58 +232,8 @@ class Config(TrainingConfig):
         check_config(not twice, "curriculum", self.curriculum, "no task set twice")
 
 
-class Study(NamedTuple):
-    """A stream to be played.
-
-    Attributes:
-      kind: `"order"`, the curriculum; `"alone"`, one task set; `"after"`, one after those of the
-        curriculum that it builds on, in one of their orders, drawn by run; `"again"`, one once
-        more after as much of the curriculum as the run clears in `"order"`.
-      task: the task set; none of `"order"`.
-      run: its number; streams of one number meet the same instances where the order is the same.
-      curriculum: curriculum of the stream; of `"again"`, if all is cleared.
-    """
-
-    kind: str
-    task: str
-    run: int
-    curriculum: Curriculum
-
-
 NULL, COPIER = "suffix predictor", "copier"
-"""Names of the nulls that need no training."""
-WIPED = "memory wiped"
-SIMPLE_KINDS = ("order", "alone")
-FIRST_KINDS, ALL_KINDS = (*SIMPLE_KINDS, "after"), (*SIMPLE_KINDS, "after", "again")
-"""Kinds of studies: of every agent; of the learner and the first null before and after that."""
-
-
-def studies_of(config: Config, *kinds: str) -> list[Study]:
-    """Returns all streams of some kinds of studies; those that are played once more come last."""
-    if kinds == ALL_KINDS:
-        return studies_of(config, *FIRST_KINDS) + studies_of(config, "again")
-    task_sets = set(config.curriculum)
-    targets = config.targets or config.curriculum
-    tasks = {"order": ("",), "alone": config.curriculum, "after": targets, "again": targets}
-    studies = []
-    for run in range(config.runs):
-        for kind in kinds:
-            for task in tasks[kind]:
-                names: tuple[str, ...] = {
-                    "order": config.curriculum,
-                    "alone": (task,),
-                    "again": (*config.curriculum, task),
-                }.get(kind, ())
-                if kind == "after":
-                    # The graph's own order in the first run, another one in each of the others.
-                    needed = set(predecessors(task)) & task_sets
-                    if not needed:
-                        continue
-                    names = (*(n for n in curriculum_orders(REQUIRES, run) if n in needed), task)
-                studies.append(
-                    Study(kind, task, run, Curriculum(names, threshold=config.threshold))
-                )
-    return studies
+"""Names of the nulls that need no training; only the first one plays all studies."""
 
 
 MICRO_1_TO_4 = NAMES[:4]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,113 +23,35 @@ from gpicljax.systems.gradual_learning.figures import (
 from gpicljax.systems.gradual_learning.figures.stream_page import stream_page
 from gpicljax.systems.gradual_learning.measures.criteria import (
     MARGIN,
-    CompletionTimes,
     Efficiency,
-    Entrant,
     Retention,
     Transfer,
-    efficiency,
-    hint_gain,
-    learns_gradually,
-    ranking,
-    retention,
-    transfer,
+)
+from gpicljax.systems.gradual_learning.measures.played_studies import (
+    ALL_KINDS,
+    HINTS,
+    REQUIRES,
+    SIMPLE_KINDS,
+    SYNONYMS,
+    WIPED,
+    Findings,
+    Plan,
+    PlayedStudies,
+    compute_findings,
 )
 from gpicljax.systems.gradual_learning.measures.streams import Streams
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
-    ALL_KINDS,
     LOOKUP,
     NULL,
-    REQUIRES,
-    SIMPLE_KINDS,
-    WIPED,
     Config,
-    Study,
-    studies_of,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import elsewhere_section
 from gpicljax.viz import icl_figure, save_figure
-
-SYNONYMS, HINTS = "micro19", "micro20"
 
 
 def _count_names(names: Sequence[str]) -> list[str]:
     """Returns every name once, with its count."""
     return [name + f" x{n}" * (n > 1) for name, n in Counter(names).items()]
-
-
-def stream_indices(studies: list[Study], kind: str, task: str = "") -> list[int]:
-    """Returns the indices of the streams of a study, run by run."""
-    return [i for i, study in enumerate(studies) if (study.kind, study.task) == (kind, task)]
-
-
-def times_in_order(streams: Streams, studies: list[Study], config: Config) -> CompletionTimes:
-    """Returns the steps in the curriculum in order."""
-    return streams.completion_times(stream_indices(studies, "order"), len(config.curriculum))
-
-
-def efficiency_alone(streams: Streams, studies: list[Study], config: Config) -> Efficiency:
-    """Returns the efficiency on every task set alone, as if they were a sequence."""
-    times = [
-        streams.completion_times(stream_indices(studies, "alone", task), 1)
-        for task in config.curriculum
-    ]
-    steps, cleared = (np.concatenate([x[i] for x in times], 1) for i in range(2))
-    medians = np.median(steps, axis=0)
-    return Efficiency(
-        steps=medians,
-        cleared=cleared.mean(0),
-        relative=medians,
-        tasks=efficiency(times[0]).tasks,
-        total=efficiency(CompletionTimes(steps, cleared)).total,
-    )
-
-
-def predecessor_gains(
-    streams: Streams, studies: list[Study], config: Config
-) -> dict[str, Transfer]:
-    """Returns the transfer from its predecessors for every task set that has some."""
-    transfers = {}
-    for task in config.curriculum:
-        if after := stream_indices(studies, "after", task):
-            places = len(studies[after[0]].curriculum.tasks)
-            single = streams.completion_times(stream_indices(studies, "alone", task), 1)
-            transfers[task] = transfer(single, streams.completion_times(after, places))
-    return transfers
-
-
-def gains_over_null(
-    null: Streams, streams: Streams, studies: tuple[list[Study], list[Study]], config: Config
-) -> dict[str, Transfer]:
-    """Returns how many times faster than a null every task set is cleared alone."""
-    gains = {}
-    for task in config.curriculum:
-        pairs = zip((null, streams), studies, strict=True)
-        gains[task] = transfer(
-            *(x.completion_times(stream_indices(y, "alone", task), 1) for x, y in pairs)
-        )
-    return gains
-
-
-def hint_transfer(
-    streams: Streams, studies: list[Study], config: Config, oracle: np.ndarray
-) -> Transfer | None:
-    """Returns the gain from hints beside synonyms; None unless both task sets were measured.
-
-    Args:
-      streams: the agent's.
-      studies: studies of these streams.
-      config: the experiment's.
-      oracle: `float[n]`, steps of an agent that knows the answers, by task set.
-    """
-    if not {SYNONYMS, HINTS} <= {*config.curriculum}:
-        return None
-    runs = [
-        streams.completion_times(stream_indices(studies, "alone", task), 1)
-        for task in (SYNONYMS, HINTS)
-    ]
-    places = [config.curriculum.index(task) for task in (SYNONYMS, HINTS)]
-    return hint_gain(*runs, reference=(float(oracle[places[0]]), float(oracle[places[1]])))
 
 
 def hints_text(gain: Transfer) -> str:
@@ -141,24 +63,6 @@ def hints_text(gain: Transfer) -> str:
         f"{gain.interval}, sign test p = {gain.p:.3f}, "
         f"not cleared: {gain.censored[0]} and {gain.censored[1]} of {gain.pairs} runs: {verdict}."
     )
-
-
-def target_retentions(
-    streams: Streams, studies: list[Study], config: Config
-) -> dict[str, Retention]:
-    """Returns the retention of the targets, from the steps once more after what a run clears."""
-    steps, cleared, retentions = np.asarray(streams.steps), np.asarray(streams.cleared), {}
-    reached = cleared[[i for i, study in enumerate(studies) if study.kind == "order"]]
-    for place, task in enumerate(config.curriculum):
-        if indices := stream_indices(studies, "again", task):
-            cleared_again = np.minimum(cleared[indices], reached)
-            # Runs that cleared it in order, and then in this stream before the task came again.
-            counts = (reached > place) & (cleared_again >= reached)
-            first = CompletionTimes(steps[indices, place][:, None], counts[:, None])
-            is_cleared = counts & (cleared[indices] > reached)
-            second = CompletionTimes(steps[indices, reached][:, None], is_cleared[:, None])
-            retentions[task] = retention(first, second)
-    return retentions
 
 
 def steps_cell(agent: Efficiency, place: int) -> str:
@@ -186,9 +90,9 @@ def transfer_table(transfers: dict[str, Transfer], names: tuple[str, str]) -> st
     return markdown_table([*head, f"not cleared: {', '.join(names)}"], rows)
 
 
-def orders_text(transfers: dict[str, Transfer], config: Config) -> str:
+def orders_text(transfers: dict[str, Transfer], plan: Plan) -> str:
     """Returns in how many orders the predecessors came."""
-    after = studies_of(config, "after")
+    after = plan.studies("after")
     counts = {
         task: len({study.curriculum.tasks for study in after if study.task == task})
         for task in transfers
@@ -218,91 +122,31 @@ def measured_by_seed(outcome: RunResult, measure: str = "streams") -> list[dict[
     ]
 
 
-def join_seeds(streams: list[dict[str, Streams]]) -> dict[str, Streams]:
-    """Joins the streams of all seeds, study by study, by agent."""
-    return jax.tree.map(lambda *x: np.concatenate(x), *streams)
-
-
-class Findings(NamedTuple):
-    """The results of a run, all seeds together.
-
-    Attributes:
-      agents: efficiency by agent, task sets in order.
-      single: efficiency by agent, every task set alone.
-      faster: by null and task set, how many times faster the learner is than the null.
-      transfers: criterion B by target, of the learner and of the null.
-      retentions: criterion C by target, of the learner and of the null.
-      hints: the learner's gain from hints; None where that was not measured.
-      oracle: the oracle's steps on every task set alone.
-    """
-
-    agents: dict[str, Efficiency]
-    single: dict[str, Efficiency]
-    faster: dict[str, dict[str, Transfer]]
-    transfers: dict[str, dict[str, Transfer]]
-    retentions: dict[str, dict[str, Retention]]
-    hints: Transfer | None
-    oracle: np.ndarray
-
-
-def compute_findings(streams: dict[str, Streams], config: Config, seeds: int) -> Findings:
-    """Computes the criteria of all agents, on the same streams."""
-    all_studies, simple_studies = (
-        studies_of(config, *x) * seeds for x in (ALL_KINDS, SIMPLE_KINDS)
-    )
-    learner = config.learner_name
-    names = (learner, *config.nulls, "knows the tasks", "oracle")
-    streams = {name: streams[name] for name in names}
-    studies = {
-        agent: all_studies if agent in (learner, NULL) else simple_studies for agent in streams
+def played_studies(
+    streams: dict[str, Streams], config: Config, seeds: int
+) -> dict[str, PlayedStudies]:
+    """Returns the streams of every agent, of so many seeds, with their studies."""
+    plan, whole = config.plan, (config.learner_name, NULL)
+    names = (config.learner_name, *config.nulls, "knows the tasks", "oracle")
+    return {
+        agent: PlayedStudies(
+            streams[agent],
+            plan.studies(*(ALL_KINDS if agent in whole else SIMPLE_KINDS)) * seeds,
+            plan.curriculum,
+        )
+        for agent in names
     }
-    oracle = efficiency_alone(streams["oracle"], simple_studies, config).steps
-    return Findings(
-        agents={
-            agent: efficiency(times_in_order(agent_streams, studies[agent], config), oracle)
-            for agent, agent_streams in streams.items()
-        },
-        single={
-            agent: efficiency_alone(agent_streams, studies[agent], config)
-            for agent, agent_streams in streams.items()
-        },
-        faster={
-            name: gains_over_null(
-                streams[name], streams[learner], (studies[name], all_studies), config
-            )
-            for name in config.nulls
-        },
-        transfers={x: predecessor_gains(streams[x], all_studies, config) for x in (learner, NULL)},
-        retentions={x: target_retentions(streams[x], all_studies, config) for x in (learner, NULL)},
-        hints=hint_transfer(streams[learner], all_studies, config, oracle),
-        oracle=oracle,
-    )
 
 
 def ranking_text(findings: Findings, config: Config) -> str:
     """Returns the challenge's ranking."""
-    contestants = []
-    for agent, agent_efficiency in findings.agents.items():
-        gradual = remembers = None
-        if agent in findings.retentions:
-            gradual = learns_gradually([*findings.transfers[agent].values()])
-            retentions = findings.retentions[agent].values()
-            remembers = bool(retentions) and all(x.is_retained for x in retentions)
-        entrant = Entrant(
-            agent,
-            solved=agent_efficiency.tasks.mean,
-            steps=agent_efficiency.total.mean,
-            gradual=gradual,
-            remembers=remembers,
-        )
-        contestants.append(entrant)
     count = len(config.curriculum)
     return "\n".join(
         f"{place}. {entrant.name}: {entrant.solved:.4g} of {count} task sets in "
         f"{entrant.steps:,.0f} steps"
         + (f"; learns gradually: {entrant.gradual}, shown to forget nothing: {entrant.remembers}")
         * (entrant.gradual is not None)
-        for place, entrant in enumerate(ranking(contestants), 1)
+        for place, entrant in enumerate(findings.ranking(), 1)
     )
 
 
@@ -350,7 +194,7 @@ def sections(findings: Findings, config: Config) -> list[str]:
             transfer_table(faster, (null, config.learner_name)),
         ]
     for agent, transfers in findings.transfers.items():
-        table = [transfer_table(transfers, ("alone", "after")), orders_text(transfers, config)]
+        table = [transfer_table(transfers, ("alone", "after")), orders_text(transfers, config.plan)]
         none = ["No task set builds on another of these."]
         parts += [f"## B. Gradual learning: {agent}", *(table if transfers else none)]
     if findings.hints is not None:
@@ -389,7 +233,7 @@ def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLReco
     """
 
     def shares(agent: str, kinds: Sequence[str]) -> np.ndarray:
-        studies = studies_of(config, *kinds)
+        studies = config.plan.studies(*kinds)
         indices = [i for i, study in enumerate(studies) if study.kind == "alone"]
         # The last one counts all later questions.
         return np.stack([streams[agent].accuracy(indices, [0])[:, :-1] for streams in seeds])
@@ -423,15 +267,14 @@ def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLReco
 def report(outcome: RunResult) -> Report:
     """Draws the figures; returns the summary, the numbers and the records."""
     config, seeds = outcome.config, measured_by_seed(outcome)
-    joined_streams, learner = join_seeds(seeds), config.learner_name
-    findings = compute_findings(joined_streams, config, len(seeds))
-    draw_figures(
-        outcome, findings, joined_streams[learner], studies_of(config, *ALL_KINDS) * len(seeds)
-    )
-    studies = studies_of(config, *ALL_KINDS)
+    learner = config.learner_name
+    joined = jax.tree.map(lambda *x: np.concatenate(x), *seeds)
+    played = played_studies(joined, config, len(seeds))
+    findings = compute_findings(played, learner, config.nulls)
+    draw_figures(outcome, findings, played[learner])
     evaluations = [
-        {"cleared": float(times_in_order(streams[learner], studies, config).cleared.sum(1).mean())}
-        for streams in seeds
+        {"cleared": float(agents[learner].in_order().cleared.sum(1).mean())}
+        for agents in (played_studies(streams, config, 1) for streams in seeds)
     ]
     text = join_paragraphs(
         f"# Gradual learning on streams of bytes: {config.learner_name}, preset {config.preset}",
@@ -462,9 +305,7 @@ def write_stream_page(outcome: RunResult) -> str:
     )
 
 
-def draw_figures(
-    outcome: RunResult, findings: Findings, streams: Streams, studies: list[Study]
-) -> None:
+def draw_figures(outcome: RunResult, findings: Findings, played: PlayedStudies) -> None:
     """Draws figures A and B, the graph, and, of the targets, accuracy by the question's number."""
     config, folder = outcome.config, outcome.run.figures
     title = f"{config.learner_name}, preset {config.preset}"
@@ -486,7 +327,7 @@ def draw_figures(
     curves = {}
     for task in config.targets or config.curriculum:
         # The last one counts all later questions.
-        right = streams.accuracy(stream_indices(studies, "alone", task), [0])[:, :-1]
+        right = played.streams.accuracy(played.indices("alone", task), [0])[:, :-1]
         if np.isfinite(right).any(0).all():
             curves[task] = icl_curve(right, np.isfinite(right))
     if curves:

@@ -1,4 +1,4 @@
-"""Measures of `maze_world`: models that imitate shown episodes, act and see ahead."""
+"""The measures of `maze_world`: every model in the same mazes, and the rules beside them."""
 
 from __future__ import annotations
 
@@ -11,69 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.agents import causal_model
-from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
-from gpicljax.agents.combinators import with_memory_reset
-from gpicljax.agents.sequence import Sequences
-from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.agents.causal_model import Cooling
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
-from gpicljax.networks.policies import Policy
-from gpicljax.rollout import RolloutState
 from gpicljax.runtime import Measure, named_key
-from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, sample_trajectories
-from gpicljax.systems.maze_world.data.sequences import imitation_batch
+from gpicljax.systems.maze_world.data.rules import NOISES, Rules
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
-from gpicljax.systems.maze_world.env.types import Params, Task
-from gpicljax.systems.maze_world.measures.world_model import OpenLoopError, open_loop_error
+from gpicljax.systems.maze_world.env.types import Params
+from gpicljax.systems.maze_world.measures.models import (
+    acting_measure,
+    imitation_measure,
+    prediction_measure,
+    without_step_costs,
+)
 from gpicljax.systems.maze_world.studies.maze_world.config import ACTING, Acting, Config
-from gpicljax.systems.maze_world.studies.maze_world.rules import NOISES, Rules
-from gpicljax.typing import ArrayTree
-
-
-def without_step_costs(env: MazeWorld, params: Params, rewards: jax.Array | np.ndarray) -> Any:
-    """Returns rewards without the costs of steps: in navigation, those of arrivals."""
-    return rewards if env.survival else rewards - params.step_reward
-
-
-class ImitationErrors(NamedTuple):
-    """Errors of a model on episodes of a demonstrator; leaves `[N, T]`.
-
-    Attributes:
-      policy: nats of the teacher's action, L_pm.
-      agrees: whether its most probable action is the teacher's.
-      latent: L_z.
-      image: L_wm.
-      reward: squared error of the reward, where it is predicted.
-    """
-
-    policy: jax.Array
-    agrees: jax.Array
-    latent: jax.Array
-    image: jax.Array
-    reward: jax.Array | None
-
-
-class Acted(NamedTuple):
-    """Episodes that a model acted; leaves `[N, T]`.
-
-    Attributes:
-      reward: float; of navigation only that of arrivals.
-      policy: nats of the teacher's action.
-      agrees: whether its most probable action is the teacher's.
-      pose: `uint8[N, 3, T + 1]`.
-      action: what was done,
-      label: what the teacher would have done.
-      command: `uint8[N, T + 1]` (navigation).
-    """
-
-    reward: jax.Array
-    policy: jax.Array
-    agrees: jax.Array
-    pose: jax.Array
-    action: jax.Array
-    label: jax.Array
-    command: jax.Array | None
 
 
 class Extras(NamedTuple):
@@ -111,115 +62,6 @@ class Measures(NamedTuple):
     ahead: dict[int, Any]
 
 
-def agrees_with(config: Config, policy: Policy, outputs: jax.Array, label: jax.Array) -> jax.Array:
-    """Whether the most probable action is the label, or within a tenth of it in each entry."""
-    distribution: Any = policy.distribution(outputs, None)
-    best = policy.to_action(distribution.mode())
-    if config.actions == "discrete":
-        return best == label
-    return (jnp.abs(best - label) < 0.1).all(-1)
-
-
-def imitation_measure(
-    config: Config, env: MazeWorld, network: Network
-) -> Callable[..., ImitationErrors]:
-    """Measures a model on episodes of a demonstrator."""
-    policy = config.model.policy(env.action_space())
-    every = [
-        causal_model.imitation_loss(policy),
-        causal_model.latent_loss(),
-        causal_model.image_loss(),
-    ]
-    every += [causal_model.reward_loss()] if config.model.rewards else []
-
-    def imitate(
-        key: jax.Array, params: ArrayTree, cell: ArrayTree, episodes: MazeTrajectory, mazes: Task
-    ) -> ImitationErrors:
-        del key, cell
-
-        def some(episodes: MazeTrajectory, mazes: Task) -> ImitationErrors:
-            batch = imitation_batch(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
-            outputs, _ = network.unroll(params, None, batch.inputs, None)
-            sequences = Sequences(batch.inputs, None, Targets(batch.label, batch.counts))
-            nats, latent, image, *reward = (loss.at(outputs, sequences)[:, 0] for loss in every)
-            agrees = agrees_with(config, policy, outputs.policy[:, 0], batch.label[:, 0])
-            return ImitationErrors(nats, agrees, latent, image, *(reward or [None]))
-
-        return jax.lax.map(lambda each: some(*each), (episodes, mazes))
-
-    return imitate
-
-
-def acting_measure(config: Config, env: MazeWorld, network: Network) -> Callable[..., Acted]:
-    """Measures a model's own episodes."""
-    policy = config.model.policy(env.action_space())
-
-    def measure(
-        key: jax.Array,
-        params: ArrayTree,
-        cell: ArrayTree,
-        tasks: Task,
-        mazes: jax.Array,
-        env_params: Params,
-        cooling: Cooling,
-        forgetful: jax.Array,
-    ) -> Acted:
-        del cell
-        agent = causal_agent(network, policy, cooling=cooling)
-        trajectory, _ = sample_trajectories(
-            key,
-            env,
-            env_params,
-            len(mazes),
-            dataclasses.replace(config.demonstration, length=config.steps),
-            actor=with_memory_reset(agent, lambda timestep: forgetful),
-            actor_params=params,
-            tasks=jax.random.wrap_key_data(mazes),
-            generated=tasks,
-            noted=lambda aux: aux["policy"],
-        )
-        distribution: Any = policy.distribution(trajectory.aux, None)
-        label = trajectory.label.astype(
-            jnp.int32 if config.actions == "discrete" else trajectory.aux.dtype
-        )
-        nats = -distribution.log_prob(policy.to_sample(label))
-        agrees = agrees_with(config, policy, trajectory.aux, trajectory.label)
-        earnings = without_step_costs(env, env_params, trajectory.reward)
-        return Acted(
-            earnings,
-            nats,
-            agrees,
-            trajectory.pose,
-            trajectory.action,
-            trajectory.label,
-            trajectory.command,
-        )
-
-    return measure
-
-
-def prediction_measure(
-    config: Config, env: MazeWorld, network: Network, pictures: Autoencoder
-) -> Callable[..., OpenLoopError]:
-    """Measures what a model expects to see next, after `context` pictures."""
-    policy = config.model.policy(env.action_space())
-    asleep = imagined_agent(network, policy, pictures.latent)
-
-    def measure(
-        key: jax.Array, params: ArrayTree, cell: ArrayTree, tasks: Task, context: jax.Array
-    ) -> OpenLoopError:
-        del cell
-        awake = causal_agent(network, policy, cooling=ACTING["drawn"])
-        count = config.evaluation_tasks
-        vec = single_trial_batch(env, count, config.steps)
-        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
-        errors = open_loop_error(vec, awake, asleep, params, start, context, config.horizon)
-        shown = {name: getattr(errors, name)[:4] for name in ("expected", "observed", "last")}
-        return errors._replace(**shown)
-
-    return measure
-
-
 def measures_of(
     config: Config,
     env: MazeWorld,
@@ -250,17 +92,19 @@ def measures_of(
     for count in filter(None, config.tasks):
         trained_on = np.asarray(jax.random.key_data(maze_keys[np.arange(config.sequences) % count]))
         groups[f"the {count:,} mazes of training"] = trained_on, None
-    rules = Rules(config, env, unseen, groups, params_of)
+    settings = dataclasses.replace(config.demonstration, length=config.steps)
+    rules = Rules(env, settings, config.sizes, config.rules, config.seed, unseen, groups, params_of)
+    policy = config.model.policy(env.action_space())
 
     def in_mazes(size: int, *more: Any) -> tuple[Any, ...]:
         """Returns the arguments of a measure: the mazes generated for the rules, and the others."""
         return rules.mazes(size), *more
 
-    imitation, acting = (
-        imitation_measure(config, env, network),
-        acting_measure(config, env, network),
+    imitation = imitation_measure(env, network, policy, rewards=config.model.rewards)
+    acting = acting_measure(env, network, policy, settings)
+    prediction = prediction_measure(
+        env, network, policy, pictures, steps=config.steps, horizon=config.horizon
     )
-    prediction = prediction_measure(config, env, network, pictures)
 
     def act(size: int, name: Acting, forgetful: bool = False) -> Measure:
         cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))
@@ -268,7 +112,9 @@ def measures_of(
         return Measure(acting, functools.partial(in_mazes, size, *arguments))
 
     def imitation_of(name: str, *density: float) -> Measure:
-        return Measure(imitation, functools.partial(rules.demonstrations, name, *density))
+        return Measure(
+            imitation, functools.partial(rules.demonstrations, name, config.size, *density)
+        )
 
     measures = Measures(
         shown={name: imitation_of(name) for name in groups},

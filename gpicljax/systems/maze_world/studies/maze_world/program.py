@@ -24,10 +24,11 @@ from gpicljax.networks.policies import Policy
 from gpicljax.runs import save_agent
 from gpicljax.runtime import Program, RunResult, Sharding, named_key, run_experiment
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory
+from gpicljax.systems.maze_world.data.stored import stored_episodes
+from gpicljax.systems.maze_world.data.training import Data, sampler
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
 from gpicljax.systems.maze_world.studies.maze_world.config import PRESETS, Config
-from gpicljax.systems.maze_world.studies.maze_world.data import Data, episodes_of, sampler
 from gpicljax.systems.maze_world.studies.maze_world.measures import Extras, measures_of
 from gpicljax.systems.maze_world.studies.maze_world.report import report
 from gpicljax.systems.maze_world.studies.maze_world.start import (
@@ -143,12 +144,19 @@ def build(config: Config) -> Program:
         return env.make_params(size=size, density=density, num_commands=10_000, horizon=length + 1)
 
     learnt_on = params_of(config.size, config.demonstration.length)
-    stored, distributions = episodes_of(config, env)
-    student = causal_model.causal_agent(network, policy)
-    sample, losses = (
-        sampler(config, env, maze_keys, student, distributions),
-        losses_of(config, policy),
+    stored, distributions = None, ()
+    if config.data is not None:
+        stored, distributions = stored_episodes(config.data, env, config.demonstration.length)
+    sample = sampler(
+        env,
+        config.demonstration,
+        causal_model.causal_agent(network, policy),
+        group=config.group,
+        student_groups=config.own_groups,
+        maze_keys=maze_keys if any(config.tasks) else None,
+        distributions=distributions,
     )
+    losses = losses_of(config, policy)
 
     def phase(data: Data, updates: jax.Array) -> Data:
         early = updates < first

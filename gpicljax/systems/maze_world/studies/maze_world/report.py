@@ -18,14 +18,15 @@ from gpicljax.runtime import Report, RunResult
 from gpicljax.spaces import Box
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames
+from gpicljax.systems.maze_world.data.rules import RULES
 from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS
 from gpicljax.systems.maze_world.env.types import Task
 from gpicljax.systems.maze_world.experts.privileged import Rule
 from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
-from gpicljax.systems.maze_world.studies.maze_world.measures import ImitationErrors, Measures
-from gpicljax.systems.maze_world.studies.maze_world.rules import RULES
+from gpicljax.systems.maze_world.measures.models import ImitationErrors
+from gpicljax.systems.maze_world.studies.maze_world.measures import Measures
 from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure

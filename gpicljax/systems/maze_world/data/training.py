@@ -1,4 +1,4 @@
-"""Training sequences of `maze_world`: new episodes, stored ones, or those of the model itself."""
+"""Sequences that models are trained on: new episodes, stored ones, or those of a model itself."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from gpicljax.agents.causal_model import Targets
 from gpicljax.agents.sequence import Sequences
 from gpicljax.interface import Agent
 from gpicljax.systems.maze_world.data.demonstrations import (
-    MazeTrajectory,
+    Demonstration,
     sample_trajectories,
     task_of,
 )
 from gpicljax.systems.maze_world.data.sequences import ImitationBatch, imitation_batch
-from gpicljax.systems.maze_world.data.stored import stored_episodes
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
-from gpicljax.systems.maze_world.studies.maze_world.config import Config, Weights
 
 
 class Data(NamedTuple):
@@ -31,7 +29,7 @@ class Data(NamedTuple):
       params: the distribution over mazes.
       tasks: `int32[]`, mazes that are learnt from; 0 for a new one in every episode.
       window: `int32[]`, steps that the model attends to, once it has grown.
-      weights: of the losses.
+      weights: of the losses, a pytree.
       actor: parameters of the model as it was at the last log line, where it plays episodes; None
         before there is one.
       episodes: stored ones, leaves `[N, ...]`; None where new ones are made.
@@ -40,37 +38,35 @@ class Data(NamedTuple):
     params: Params
     tasks: jax.Array
     window: jax.Array
-    weights: Weights
+    weights: Any
     actor: Any = None
     episodes: Any = None
 
 
-def episodes_of(config: Config, env: MazeWorld) -> tuple[MazeTrajectory | None, tuple[Params, ...]]:
-    """Returns the stored episodes to learn from, and the distributions of their mazes, if any."""
-    if config.data is None:
-        return None, ()
-    return stored_episodes(config.data, env, config.demonstration.length)
-
-
 def sampler(
-    config: Config,
     env: MazeWorld,
-    maze_keys: jax.Array,
+    settings: Demonstration,
     student: Agent,
+    *,
+    group: int,
+    student_groups: int,
+    maze_keys: jax.Array | None,
     distributions: tuple[Params, ...],
 ) -> Callable[[jax.Array, Data], Sequences]:
     """Returns the function that makes the sequences of an update, in groups with a key each.
 
     Args:
-      config: sizes.
       env: where episodes are played, and rendered.
-      maze_keys: keys of the mazes of a finite set.
+      settings: of the episodes.
       student: the model as an agent, which plays some groups.
+      group: episodes of a group.
+      student_groups: number of groups that the model plays.
+      maze_keys: keys of the mazes of a finite set; None where every maze is new.
       distributions: of the mazes of stored episodes.
     """
 
     def stored_batch(key: jax.Array, data: Data) -> ImitationBatch:
-        rows = jax.random.randint(key, (config.group,), 0, len(data.episodes.length))
+        rows = jax.random.randint(key, (group,), 0, len(data.episodes.length))
         taken = jax.tree.map(lambda x: x[rows], data.episodes)
         return imitation_batch(
             env, taken, jax.vmap(lambda one: task_of(env, distributions, one))(taken)
@@ -78,12 +74,12 @@ def sampler(
 
     # Whatever number of groups there is, it is traced once.
     @functools.partial(jax.jit, static_argnames="by_student", inline=True)
-    def group(key: jax.Array, data: Data, by_student: bool = False) -> ImitationBatch:
+    def play(key: jax.Array, data: Data, by_student: bool = False) -> ImitationBatch:
         if data.episodes is not None:
             return stored_batch(key, data)
         key, task_key = jax.random.split(key)
-        mazes = jax.random.split(task_key, config.group)
-        if any(config.tasks):
+        mazes = jax.random.split(task_key, group)
+        if maze_keys is not None:
             rows = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
             mazes = jnp.where(data.tasks > 0, maze_keys[rows], mazes)
         trajectories = sample_trajectories(
@@ -91,7 +87,7 @@ def sampler(
             env,
             data.params,
             len(mazes),
-            config.demonstration,
+            settings,
             actor=student if by_student and data.actor is not None else None,
             actor_params=data.actor if by_student else None,
             tasks=mazes,
@@ -99,18 +95,16 @@ def sampler(
         return imitation_batch(env, *trajectories)
 
     def sample(keys: jax.Array, data: Data) -> Sequences:
-        first, student_groups = keys[:: config.group], config.own_groups
+        first = keys[::group]
         if len(first) == 1:
-            batch = group(first[0], data, student_groups == 1)
+            batch = play(first[0], data, student_groups == 1)
         else:
+            kinds = (first[:student_groups], True), (first[student_groups:], False)
             parts = [
-                jax.vmap(functools.partial(group, by_student=played), (0, None), out_axes=1)(
+                jax.vmap(functools.partial(play, by_student=played), (0, None), out_axes=1)(
                     group_keys, data
                 )
-                for group_keys, played in (
-                    (first[:student_groups], True),
-                    (first[student_groups:], False),
-                )
+                for group_keys, played in kinds
                 if len(group_keys)
             ]
             parts = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), parts)

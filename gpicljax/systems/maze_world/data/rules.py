@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ import numpy as np
 from gpicljax.runtime import ENVIRONMENT_COMPILE, fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.maze_world.data.demonstrations import (
+    Demonstration,
     MazeTrajectory,
     Noise,
     sample_trajectories,
@@ -21,7 +22,6 @@ from gpicljax.systems.maze_world.data.demonstrations import (
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, Task
 from gpicljax.systems.maze_world.experts.privileged import Rule
-from gpicljax.systems.maze_world.studies.maze_world.config import Config
 
 NOISES = {"noise as in training": None, "noise of 1": 1.0}
 """Epsilon of the demonstrators whose episodes are shown to the models; None for their range."""
@@ -36,8 +36,11 @@ class Rules:
     """Episodes of privileged agents, noisy and not, and of random ones, all in one program.
 
     Args:
-      config: the configuration.
       env: the environment.
+      settings: of the episodes.
+      sizes: of mazes to act in.
+      rules: by which privileged agents choose.
+      seed: of all draws.
       unseen: keys of the mazes in which all agents act, `uint32[N, 2]`.
       groups: of noisy demonstrators by name: keys of their mazes, and their epsilon.
       params_of: from size and length of an episode, and density, to the distribution.
@@ -45,42 +48,44 @@ class Rules:
 
     def __init__(
         self,
-        config: Config,
         env: MazeWorld,
+        settings: Demonstration,
+        sizes: Sequence[int],
+        rules: Sequence[Rule],
+        seed: int,
         unseen: np.ndarray,
         groups: Mapping[str, tuple[np.ndarray, float | None]],
         params_of: Callable[..., Params],
     ) -> None:
-        self._config, self._env, self._params_of = config, env, params_of
+        self._env, self._settings, self._params_of = env, settings, params_of
+        self._sizes, self._rules, self._seed = sizes, rules, seed
         self._mazes = dict.fromkeys(RULES, unseen) | {
             name: maze_keys for name, (maze_keys, _) in groups.items()
         }
         self._epsilons = {name: epsilon for name, (_, epsilon) in groups.items()}
         self._play, self._program = functools.cache(self._play_all), functools.cache(self._compile)
 
-    def demonstrations(self, name: str, *density: float) -> tuple[MazeTrajectory, Task]:
-        """Noisy demonstrators' episodes `[N, ...]` and their mazes."""
-        return self._play(self._config.size, self._config.rules[0], *density)[name]
+    def demonstrations(self, name: str, size: int, *density: float) -> tuple[MazeTrajectory, Task]:
+        """Noisy demonstrators' episodes `[N, ...]` in mazes of one size, and these mazes."""
+        return self._play(size, self._rules[0], *density)[name]
 
     def mazes(self, size: int) -> Task:
         """Returns the unseen mazes of one size, leaves `[N, ...]`."""
-        return self._play(size, self._config.rules[0])["random"][1]
+        return self._play(size, self._rules[0])["random"][1]
 
     def all(self) -> dict[tuple[int, Rule], dict[str, MazeTrajectory]]:
         """Returns the episodes of all rules, by size and rule, then by name."""
         return {
             (size, rule): {name: episodes for name, (episodes, _) in self._play(size, rule).items()}
-            for rule in self._config.rules
-            for size in self._config.sizes
+            for rule in self._rules
+            for size in self._sizes
         }
 
     def _compile(self, rule: Rule) -> Callable[..., tuple[MazeTrajectory, Task]]:
-        settings = dataclasses.replace(
-            self._config.demonstration, length=self._config.steps, rule=rule
-        )
+        settings = dataclasses.replace(self._settings, rule=rule)
 
         def play(env_params: Params, keys: jax.Array, noise: Noise) -> tuple[MazeTrajectory, Task]:
-            key, tasks = named_key(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
+            key, tasks = named_key(self._seed, "rules"), jax.random.wrap_key_data(keys)
             return sample_trajectories(
                 key, self._env, env_params, len(keys), settings, tasks=tasks, noise=noise
             )
@@ -93,7 +98,7 @@ class Rules:
         noises = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
         noise = jax.tree.map(lambda *x: jnp.concatenate(x), *noises)
         keys = np.concatenate(list(self._mazes.values()))
-        env_params = self._params_of(size, self._config.steps, *density)
+        env_params = self._params_of(size, self._settings.length, *density)
         trajectories = jax.device_get(self._program(rule)(env_params, keys, noise))
         by_name, end = {}, 0
         for name, mazes in self._mazes.items():
@@ -103,12 +108,12 @@ class Rules:
 
     def _noise(self, name: str, count: int) -> Noise:
         """Draws the noise of each agent of one kind."""
-        draw = np.random.default_rng(self._config.seed)
+        draw = np.random.default_rng(self._seed)
         if name in RULES:
             memory, epsilon = RULES[name]
             drawn: Any = np.full(count, memory), np.full(count, epsilon), np.zeros(count)
         else:
-            settings, fixed = self._config.demonstration, self._epsilons[name]
+            settings, fixed = self._settings, self._epsilons[name]
             drawn = (
                 draw.uniform(*settings.probability, count),
                 draw.uniform(*(settings.epsilon if fixed is None else (fixed, fixed)), count),

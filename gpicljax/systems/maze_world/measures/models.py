@@ -1,0 +1,188 @@
+"""Measures of models: how they imitate shown episodes, act and see ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.agents import causal_model
+from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
+from gpicljax.agents.combinators import with_memory_reset
+from gpicljax.agents.sequence import Sequences
+from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.networks.autoencoder import Autoencoder
+from gpicljax.networks.contract import Network
+from gpicljax.networks.policies import Policy
+from gpicljax.rollout import RolloutState
+from gpicljax.systems.maze_world.data.demonstrations import (
+    Demonstration,
+    MazeTrajectory,
+    sample_trajectories,
+)
+from gpicljax.systems.maze_world.data.sequences import imitation_batch
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params, Task
+from gpicljax.systems.maze_world.measures.world_model import OpenLoopError, open_loop_error
+from gpicljax.typing import ArrayTree
+
+
+def without_step_costs(env: MazeWorld, params: Params, rewards: jax.Array | np.ndarray) -> Any:
+    """Returns rewards without the costs of steps: in navigation, those of arrivals."""
+    return rewards if env.survival else rewards - params.step_reward
+
+
+class ImitationErrors(NamedTuple):
+    """Errors of a model on episodes of a demonstrator; leaves `[N, T]`.
+
+    Attributes:
+      policy: nats of the teacher's action, L_pm.
+      agrees: whether its most probable action is the teacher's.
+      latent: L_z.
+      image: L_wm.
+      reward: squared error of the reward, where it is predicted.
+    """
+
+    policy: jax.Array
+    agrees: jax.Array
+    latent: jax.Array
+    image: jax.Array
+    reward: jax.Array | None
+
+
+class Acted(NamedTuple):
+    """Episodes that a model acted; leaves `[N, T]`.
+
+    Attributes:
+      reward: float; of navigation only that of arrivals.
+      policy: nats of the teacher's action.
+      agrees: whether its most probable action is the teacher's.
+      pose: `uint8[N, 3, T + 1]`.
+      action: what was done,
+      label: what the teacher would have done.
+      command: `uint8[N, T + 1]` (navigation).
+    """
+
+    reward: jax.Array
+    policy: jax.Array
+    agrees: jax.Array
+    pose: jax.Array
+    action: jax.Array
+    label: jax.Array
+    command: jax.Array | None
+
+
+def agrees_with(env: MazeWorld, policy: Policy, outputs: jax.Array, label: jax.Array) -> jax.Array:
+    """Whether the most probable action is the label, or within a tenth of it in each entry."""
+    distribution: Any = policy.distribution(outputs, None)
+    best = policy.to_action(distribution.mode())
+    if env.actions == "discrete":
+        return best == label
+    return (jnp.abs(best - label) < 0.1).all(-1)
+
+
+def imitation_measure(
+    env: MazeWorld, network: Network, policy: Policy, *, rewards: bool
+) -> Callable[..., ImitationErrors]:
+    """Measures a model on episodes of a demonstrator; its rewards, if it predicts them."""
+    every = [
+        causal_model.imitation_loss(policy),
+        causal_model.latent_loss(),
+        causal_model.image_loss(),
+    ]
+    every += [causal_model.reward_loss()] if rewards else []
+
+    def imitate(
+        key: jax.Array, params: ArrayTree, cell: ArrayTree, episodes: MazeTrajectory, mazes: Task
+    ) -> ImitationErrors:
+        del key, cell
+
+        def some(episodes: MazeTrajectory, mazes: Task) -> ImitationErrors:
+            batch = imitation_batch(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
+            outputs, _ = network.unroll(params, None, batch.inputs, None)
+            sequences = Sequences(batch.inputs, None, Targets(batch.label, batch.counts))
+            nats, latent, image, *reward = (loss.at(outputs, sequences)[:, 0] for loss in every)
+            agrees = agrees_with(env, policy, outputs.policy[:, 0], batch.label[:, 0])
+            return ImitationErrors(nats, agrees, latent, image, *(reward or [None]))
+
+        return jax.lax.map(lambda each: some(*each), (episodes, mazes))
+
+    return imitate
+
+
+def acting_measure(
+    env: MazeWorld, network: Network, policy: Policy, settings: Demonstration
+) -> Callable[..., Acted]:
+    """Measures a model's own episodes."""
+
+    def measure(
+        key: jax.Array,
+        params: ArrayTree,
+        cell: ArrayTree,
+        tasks: Task,
+        mazes: jax.Array,
+        env_params: Params,
+        cooling: Cooling,
+        forgetful: jax.Array,
+    ) -> Acted:
+        del cell
+        agent = causal_agent(network, policy, cooling=cooling)
+        trajectory, _ = sample_trajectories(
+            key,
+            env,
+            env_params,
+            len(mazes),
+            settings,
+            actor=with_memory_reset(agent, lambda timestep: forgetful),
+            actor_params=params,
+            tasks=jax.random.wrap_key_data(mazes),
+            generated=tasks,
+            noted=lambda aux: aux["policy"],
+        )
+        distribution: Any = policy.distribution(trajectory.aux, None)
+        label = trajectory.label.astype(
+            jnp.int32 if env.actions == "discrete" else trajectory.aux.dtype
+        )
+        nats = -distribution.log_prob(policy.to_sample(label))
+        agrees = agrees_with(env, policy, trajectory.aux, trajectory.label)
+        earnings = without_step_costs(env, env_params, trajectory.reward)
+        return Acted(
+            earnings,
+            nats,
+            agrees,
+            trajectory.pose,
+            trajectory.action,
+            trajectory.label,
+            trajectory.command,
+        )
+
+    return measure
+
+
+def prediction_measure(
+    env: MazeWorld,
+    network: Network,
+    policy: Policy,
+    pictures: Autoencoder,
+    *,
+    steps: int,
+    horizon: int,
+) -> Callable[..., OpenLoopError]:
+    """Measures what a model expects to see next, after `context` pictures."""
+    asleep = imagined_agent(network, policy, pictures.latent)
+
+    def measure(
+        key: jax.Array, params: ArrayTree, cell: ArrayTree, tasks: Task, context: jax.Array
+    ) -> OpenLoopError:
+        del cell
+        awake, count = causal_agent(network, policy), len(tasks.walls)
+        vec = single_trial_batch(env, count, steps)
+        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
+        errors = open_loop_error(vec, awake, asleep, params, start, context, horizon)
+        shown = {name: getattr(errors, name)[:4] for name in ("expected", "observed", "last")}
+        return errors._replace(**shown)
+
+    return measure

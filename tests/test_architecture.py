@@ -296,7 +296,7 @@ LONG_EXAMPLES = {
     "gpicljax.evaluation.aggregates",
     "gpicljax.systems.meta_rg.measures.compositionality",
     "gpicljax.systems.meta_rg.measures.disentanglement",
-    "gpicljax.systems.in_context_rl.measures",
+    "gpicljax.systems.in_context_rl.measures.trials",
     "gpicljax.systems.mental_modelling.measures.reader",
     "gpicljax.systems.meta_rg.measures.acquisition",
     "gpicljax.systems.meta_rg.measures.games",

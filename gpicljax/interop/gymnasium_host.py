@@ -5,7 +5,7 @@ same functions. What is seen is a trial of so many actions, as `wrappers.Trial` 
 
 Example:
   >>> import gymnasium
-  >>> from gpicljax.systems.in_context_rl.measures import (
+  >>> from gpicljax.systems.in_context_rl.measures.trials import (
   ...     keep_trial_step, measure_trials, trial_records)
   >>> from gpicljax.rollout import host_play
   >>> batch = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=2, actions=5)

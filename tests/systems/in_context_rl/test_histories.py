@@ -14,7 +14,7 @@ from gpicljax.systems.in_context_rl.data.histories import (
     StoredHistories,
     load_histories,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import family_tasks, room_number
+from gpicljax.systems.in_context_rl.env import family_tasks, room_number
 from gpicljax.systems.in_context_rl.studies.in_context_rl_histories import (
     program as in_context_rl_histories,
 )

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.systems.in_context_rl.measures import (
+from gpicljax.systems.in_context_rl.measures.trials import (
     TrialRecords,
     measure_trials,
     normalised_score,

@@ -32,8 +32,8 @@ from gpicljax.registration import make
 from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import fast_jit
 from gpicljax.spaces import Discrete
-from gpicljax.systems.in_context_rl.measures import (
-    ENDS_ARE_GOALS,
+from gpicljax.systems.in_context_rl.env import ENDS_ARE_GOALS
+from gpicljax.systems.in_context_rl.measures.trials import (
     keep_trial_step,
     measure_trials,
     regrets,

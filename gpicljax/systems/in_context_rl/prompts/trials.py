@@ -10,7 +10,7 @@ project's, or with `PromptSettings(wording="paper")` those of the evaluation.
 
 Example:
   >>> import gpicljax, jax, tempfile
-  >>> from gpicljax.systems.in_context_rl.measures import measure_trials
+  >>> from gpicljax.systems.in_context_rl.measures.trials import measure_trials
   >>> from gpicljax.llm.chat import FakeModel
   >>> env = gpicljax.wrappers.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=5)
   >>> vec = gpicljax.VectorEnv(env, 2, resets="fresh")
@@ -51,7 +51,11 @@ from gpicljax.llm.prompts import DEFAULT, PromptSettings
 from gpicljax.registration import id_without_version, make, registered
 from gpicljax.rollout import GIVE_UP, HostBatch
 from gpicljax.rollout.host import HostSimulator
-from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
+from gpicljax.systems.in_context_rl.measures.trials import (
+    TrialRecords,
+    keep_trial_step,
+    trial_records,
+)
 from gpicljax.systems.in_context_rl.prompts.session import Decision, Status, TrialSession
 from gpicljax.vector import VectorEnv
 

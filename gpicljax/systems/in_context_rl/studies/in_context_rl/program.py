@@ -25,7 +25,15 @@ from gpicljax.runtime import (
     run_experiment,
 )
 from gpicljax.runtime.dry_run import within_memory
-from gpicljax.systems.in_context_rl.studies.in_context_rl.language_rows import (
+from gpicljax.systems.in_context_rl.env import TESTS, Tasks, Test, own_tests
+from gpicljax.systems.in_context_rl.measures.playing import (
+    CONDITIONS,
+    Contender,
+    agent_tester,
+    learner_contender,
+    play_rules,
+)
+from gpicljax.systems.in_context_rl.prompts.language_rows import (
     PROMPTS,
     expected_usage,
     first_unexplained,
@@ -35,15 +43,7 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.language_rows import (
     schema_of,
     tiny_language_model,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
-    CONDITIONS,
-    Contender,
-    agent_tester,
-    learner_contender,
-    play_rules,
-)
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import table_report
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS, Tasks, Test, own_tests
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
     program as in_context_rl_train,
 )

@@ -14,18 +14,18 @@ from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.spaces import Discrete
+from gpicljax.systems.in_context_rl.env import TESTS, Tasks, Test
 from gpicljax.systems.in_context_rl.prompts.bias import (
     AnswerBias,
     answer_bias,
     ask_first_questions,
     first_questions,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl.language_rows import (
+from gpicljax.systems.in_context_rl.prompts.language_rows import (
     PROMPTS,
     first_unexplained,
     schema_of,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS, Tasks, Test
 from gpicljax.systems.in_context_rl.studies.in_context_rl_bias.report import report
 
 Question = tuple[int | None, bool, list[Message]]

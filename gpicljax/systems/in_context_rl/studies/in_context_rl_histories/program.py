@@ -15,8 +15,8 @@ from gpicljax.runs.config import DataConfig
 from gpicljax.runtime import Program, check_config, run_experiment
 from gpicljax.runtime.collecting import report_collection
 from gpicljax.systems.in_context_rl.data.histories import CONTENT, History, play_histories
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import learning_source
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Family, family_tasks
+from gpicljax.systems.in_context_rl.env import Family, family_tasks
+from gpicljax.systems.in_context_rl.measures.playing import learning_source
 from gpicljax.wrappers.trial import Trial
 
 

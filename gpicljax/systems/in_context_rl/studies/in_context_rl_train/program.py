@@ -36,14 +36,7 @@ from gpicljax.systems.in_context_rl.data.histories import (
     StoredHistories,
     load_histories,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
-    CONDITIONS,
-    agent_tester,
-    learning_source,
-    play_rules,
-    play_test_trials,
-)
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
+from gpicljax.systems.in_context_rl.env import (
     Family,
     Tasks,
     family_tasks,
@@ -51,6 +44,13 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     own_tests,
     training_trials,
     trial_settings,
+)
+from gpicljax.systems.in_context_rl.measures.playing import (
+    CONDITIONS,
+    agent_tester,
+    learning_source,
+    play_rules,
+    play_test_trials,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train.report import report
 from gpicljax.typing import ArrayTree

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from gpicljax.evaluation.tables import join_paragraphs
 from gpicljax.runtime import Report, RunResult
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
+from gpicljax.systems.in_context_rl.measures.playing import (
     Contenders,
     learner_contender,
 )
+from gpicljax.systems.in_context_rl.measures.results import agent_results, split_seeds
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
-    agent_results,
     draw_curves,
     icl_records,
     results_markdown,
-    split_seeds,
     summary_numbers,
 )
 

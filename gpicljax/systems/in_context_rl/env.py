@@ -15,7 +15,6 @@ from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs import cliff_walking, dark_room, frozen_lake, key_to_door
 from gpicljax.envs.frozen_lake import LETTERS, MAPS
-from gpicljax.systems.in_context_rl.measures import ENDS_ARE_GOALS
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.held_out_tasks import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
@@ -53,6 +52,8 @@ DARK_ROOM, KEY_TO_DOOR, ANY_MDP = "DarkRoom-v0", "KeyToDoor-v0", "AnyMDP-v0"
 TWO_ARMS, TEN_ARMS = "BanditTwoArmedHighLowFixed-v0", "BanditTenArmedRandomFixed-v0"
 CUSTOM = "SFFF", "FHFH", "FFFH", "GFFH"
 """The evaluation's second lake; its goal is three moves below the start."""
+ENDS_ARE_GOALS = ("CliffWalking-v1",)
+"""Ids of environments in which every move costs, and an episode ends at its goal alone."""
 PADDED = 48, 10
 """Situations and actions of the space that all families fit into."""
 

@@ -23,11 +23,7 @@ from gpicljax.evaluation.statistics import Interval, mean_interval, ratio_interv
 from gpicljax.rollout import PlayedEpisodes, Record
 from gpicljax.typing import ArrayTree
 
-__all__ = ["TrialRecords", "keep_trial_step", "measure_trials", "normalised_score", "trial_records"]
-
 Accounting = Literal["fixed", "reference"]
-ENDS_ARE_GOALS = ("CliffWalking-v1",)
-"""Ids of environments in which every move costs, and an episode ends at its goal alone."""
 LAST_WINDOWS = (5, 10, 20, 50)
 """Window sizes, in episodes, for the final mean reward."""
 

@@ -33,12 +33,7 @@ from gpicljax.rollout import HostBatch
 from gpicljax.runtime import named_key
 from gpicljax.spaces import Discrete
 from gpicljax.storage.reading import visible_files
-from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step
-from gpicljax.systems.in_context_rl.prompts.demonstrations import expert_decisions
-from gpicljax.systems.in_context_rl.prompts.session import Decision
-from gpicljax.systems.in_context_rl.prompts.trials import LanguageTrials, play_trials
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Contender, PlayedTrials
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
+from gpicljax.systems.in_context_rl.env import (
     TEN_ARMS,
     Family,
     Tasks,
@@ -46,6 +41,11 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     is_bandit,
     trial_settings,
 )
+from gpicljax.systems.in_context_rl.measures.playing import Contender, PlayedTrials
+from gpicljax.systems.in_context_rl.measures.trials import TrialRecords, keep_trial_step
+from gpicljax.systems.in_context_rl.prompts.demonstrations import expert_decisions
+from gpicljax.systems.in_context_rl.prompts.session import Decision
+from gpicljax.systems.in_context_rl.prompts.trials import LanguageTrials, play_trials
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.trial import Trial
 

@@ -21,8 +21,12 @@ from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
-from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
+from gpicljax.systems.in_context_rl.env import Tasks, is_bandit
+from gpicljax.systems.in_context_rl.measures.trials import (
+    TrialRecords,
+    keep_trial_step,
+    trial_records,
+)
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.trial import Trial
 from gpicljax.wrappers.with_optimal_actions import SolvedTask, WithOptimalActions

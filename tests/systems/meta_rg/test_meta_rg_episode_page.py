@@ -16,7 +16,7 @@ from gpicljax.evaluation.returns import record_episode
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.systems.meta_rg.figures.episode_page import games_stage
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import moves, readings, record_with_attention
+from gpicljax.systems.meta_rg.figures.replay import moves, readings, record_with_attention
 from gpicljax.viz.episode_page import episode_page
 
 HEADS = 2

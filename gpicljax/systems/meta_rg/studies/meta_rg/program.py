@@ -28,17 +28,18 @@ from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS, Params
 from gpicljax.systems.meta_rg.experts import classifier, memoryless
 from gpicljax.systems.meta_rg.experts import listeners as experts
+from gpicljax.systems.meta_rg.figures.replay import Recorded, record_with_attention
 from gpicljax.systems.meta_rg.measures.games import (
     Games,
     play_games,
 )
+from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     AUXILIARIES,
     PRESETS,
     Config,
     coming_feedback,
 )
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import Recorded, record_with_attention
 from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     GREEDY,
     Measures,
@@ -47,7 +48,6 @@ from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     probe_metrics,
     report,
 )
-from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy
 from gpicljax.typing import ArrayTree
 
 

@@ -24,11 +24,11 @@ from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.experts.listeners import baseline_rules
 from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
+from gpicljax.systems.meta_rg.figures.replay import replay
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import GameAccuracy, Games, accuracy_by_seed
+from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy
 from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
-from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy
 from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, results_bars
 from gpicljax.viz.style import save_figure

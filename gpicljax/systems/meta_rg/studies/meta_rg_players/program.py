@@ -22,19 +22,19 @@ from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS, LISTENER, Params
 from gpicljax.systems.meta_rg.experts import listeners as experts
-from gpicljax.systems.meta_rg.learners import signalling
-from gpicljax.systems.meta_rg.learners.signalling_games import game_sequences, signalling_game
-from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
-from gpicljax.systems.meta_rg.measures.games import Games, play_games
-from gpicljax.systems.meta_rg.measures.speaker_language import languages
-from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import (
+from gpicljax.systems.meta_rg.figures.replay import (
     Attention,
     Recorded,
     record_with_attention,
 )
+from gpicljax.systems.meta_rg.learners import signalling
+from gpicljax.systems.meta_rg.learners.signalling_games import game_sequences, signalling_game
+from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
+from gpicljax.systems.meta_rg.measures.games import Games, play_games
+from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy, rule_accuracies
+from gpicljax.systems.meta_rg.measures.speaker_language import languages
+from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probe_metrics
-from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy, rule_accuracies
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
     FROM_SEQUENCES,
     PRESETS,

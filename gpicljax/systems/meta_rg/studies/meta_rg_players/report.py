@@ -17,10 +17,10 @@ from gpicljax.evaluation.tables import (
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.figures.languages import languages_figure
+from gpicljax.systems.meta_rg.figures.replay import replay
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import accuracy_by_seed
 from gpicljax.systems.meta_rg.measures.speaker_language import meanings
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.typing import ArrayTree
 from gpicljax.viz.style import save_figure

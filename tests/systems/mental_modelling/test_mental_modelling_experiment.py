@@ -14,15 +14,15 @@ from gpicljax.systems.mental_modelling.data.stored import load_episodes
 from gpicljax.systems.mental_modelling.measures.questions import build_queries
 from gpicljax.systems.mental_modelling.measures.results import load_rows
 from gpicljax.systems.mental_modelling.studies.mental_modelling import program as experiment
-from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import tenth_of_updates
-from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
-    TASKS,
-    CollectConfig,
-    Config,
-)
+from gpicljax.systems.mental_modelling.studies.mental_modelling.config import Config
 from gpicljax.systems.mental_modelling.studies.mental_modelling.language_answers import (
     language_model_answers,
 )
+from gpicljax.systems.mental_modelling.studies.mental_modelling_data.config import (
+    TASKS,
+    CollectConfig,
+)
+from gpicljax.systems.mental_modelling.studies.mental_modelling_data.program import tenth_of_updates
 
 
 def episode(path, seed, steps=14):

@@ -26,6 +26,7 @@ from gpicljax.systems.mental_modelling.measures.reader import (
 from gpicljax.systems.mental_modelling.measures.results import (
     best_rule,
     compare,
+    count_leads,
     load_rows,
     pool_readers,
     result_row,
@@ -33,7 +34,6 @@ from gpicljax.systems.mental_modelling.measures.results import (
     save_rows,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
-from gpicljax.systems.mental_modelling.studies.mental_modelling.report import count_leads
 
 
 def test_tokens_hide_what_is_asked_for():

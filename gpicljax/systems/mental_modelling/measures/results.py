@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -403,3 +403,44 @@ def compare(
         lead_high=lead_high,
         leads=tuple((own_right - null_right).mean(1).tolist()) if readers > 1 else (),
     )
+
+
+def group_by_question(
+    comparisons: Sequence[Comparison],
+) -> dict[tuple[str, str], dict[str, Comparison]]:
+    """Returns comparisons of all but language models by task and question, and by answerer."""
+    grouped: dict[tuple[str, str], dict[str, Comparison]] = {}
+    for comparison in comparisons:
+        if not comparison.prompt and comparison.null != "reader":
+            grouped.setdefault((comparison.task, comparison.question), {})[comparison.answerer] = (
+                comparison
+            )
+    return grouped
+
+
+class LeadCount(NamedTuple):
+    """Counts of questions on which an answerer leads the null or lags behind, and of all.
+
+    What lies within an interval of a paired difference, over episodes or readers, is neither.
+    """
+
+    ahead: int
+    behind: int
+    pairs: int
+
+
+def count_leads(
+    comparisons: Sequence[Comparison], answerer: str = "reader", *, over_reader: bool = False
+) -> LeadCount:
+    """Counts one answerer's leads; numbers are not counted beside the parts of their range.
+
+    Args:
+      comparisons: comparisons.
+      answerer: its name.
+      over_reader: counts its leads over the usual reader, not over the null.
+    """
+    answerer_comparisons = [
+        x for x in comparisons if x.answerer == answerer and not x.is_in_numbers
+    ]
+    signs = [x.sign for x in answerer_comparisons if (x.null == "reader") == over_reader]
+    return LeadCount(signs.count(1), signs.count(-1), len(signs))

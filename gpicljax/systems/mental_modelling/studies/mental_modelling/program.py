@@ -39,7 +39,6 @@ from gpicljax.systems.mental_modelling.measures.results import (
     result_row,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
-from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import collect, load
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PRESETS, Config
 from gpicljax.systems.mental_modelling.studies.mental_modelling.language_answers import (
     describe_language_model,
@@ -55,7 +54,8 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.queries import (
     tasks_of,
 )
 from gpicljax.systems.mental_modelling.studies.mental_modelling.report import OTHER_KINDS, report
-from gpicljax.systems.mental_modelling.studies.mental_modelling.review import review
+from gpicljax.systems.mental_modelling.studies.mental_modelling_data.program import collect, load
+from gpicljax.systems.mental_modelling.studies.mental_modelling_review.program import review
 
 
 def build(config: Config) -> Program:

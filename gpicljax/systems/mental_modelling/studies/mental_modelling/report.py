@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 
-import gpicljax
 from gpicljax.evaluation.statistics import format_interval
 from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.registration import id_without_version
@@ -21,32 +19,23 @@ from gpicljax.systems.mental_modelling.figures.curves import (
     history_figure,
     mean_elements,
 )
+from gpicljax.systems.mental_modelling.figures.tasks import pictured_tasks, tasks_figure
 from gpicljax.systems.mental_modelling.measures.published import best_language_model
 from gpicljax.systems.mental_modelling.measures.results import (
     TRIVIAL,
     Comparison,
     QuestionResult,
+    count_leads,
+    group_by_question,
     load_rows,
     save_rows,
 )
-from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure
 
 RESULTS = "results.json"
 OTHER_KINDS = "reader of other kinds"
 READERS = ("reader", OTHER_KINDS)
 DRAWN = ("copy last", "same change", "nearest neighbour", "ridge regression", "physics", "reader")
-FIGURE_7 = (
-    "MountainCar-v0",
-    "Acrobot-v1",
-    "LunarLander-v3",
-    "Pendulum-v1",
-    "InvertedDoublePendulum-v4",
-    "FetchPickAndPlace-v4",
-    "FetchPush-v4",
-    "FetchSlide-v4",
-)
-PICTURED = (*FIGURE_7, "CliffWalking-v1", "FrozenLake-v1")
 _NOTE = (
     "Accuracy in %, over all queries, mean over sizes of history from one step on; a state is "
     "right if all of its elements are. The null is a rule that knows nothing but the history: the "
@@ -62,19 +51,6 @@ _NOTE = (
 def percent(value: float, low: float = math.nan, high: float = math.nan, sign: str = "") -> str:
     """Formats a share in per cent with its interval, if there is one."""
     return format_interval(value, low, high, f"{sign}.1f", scale=100)
-
-
-def group_by_question(
-    comparisons: Sequence[Comparison],
-) -> dict[tuple[str, str], dict[str, Comparison]]:
-    """Returns comparisons of all but language models by task and question, and by answerer."""
-    grouped: dict[tuple[str, str], dict[str, Comparison]] = {}
-    for comparison in comparisons:
-        if not comparison.prompt and comparison.null != "reader":
-            grouped.setdefault((comparison.task, comparison.question), {})[comparison.answerer] = (
-                comparison
-            )
-    return grouped
 
 
 def published_best(result: Comparison) -> str:
@@ -191,34 +167,6 @@ def elements_table(rows: Sequence[QuestionResult]) -> str:
     return markdown_table(head, lines) if lines else ""
 
 
-class LeadCount(NamedTuple):
-    """Counts of questions on which an answerer leads the null or lags behind, and of all.
-
-    What lies within an interval of a paired difference, over episodes or readers, is neither.
-    """
-
-    ahead: int
-    behind: int
-    pairs: int
-
-
-def count_leads(
-    comparisons: Sequence[Comparison], answerer: str = "reader", *, over_reader: bool = False
-) -> LeadCount:
-    """Counts one answerer's leads; numbers are not counted beside the parts of their range.
-
-    Args:
-      comparisons: comparisons.
-      answerer: its name.
-      over_reader: counts its leads over the usual reader, not over the null.
-    """
-    answerer_comparisons = [
-        x for x in comparisons if x.answerer == answerer and not x.is_in_numbers
-    ]
-    signs = [x.sign for x in answerer_comparisons if (x.null == "reader") == over_reader]
-    return LeadCount(signs.count(1), signs.count(-1), len(signs))
-
-
 def report(outcome: RunResult) -> Report:
     """Writes the rows, and draws from the written file."""
     measured = outcome.host_measured
@@ -235,7 +183,7 @@ def draw_results(folder: Path) -> Report:
     for task in dict.fromkeys(row.task for row in rows):
         _draw_task_figures(figures, task, [row for row in rows if row.task == task])
     _draw_next_action(figures, comparisons)
-    if pictured := [name for name in PICTURED if name in about["tasks"] and _has_picture(name)]:
+    if pictured := pictured_tasks(about["tasks"]):
         save_figure(tasks_figure(pictured), figures / "tasks.png")
     leads = count_leads(comparisons)
     notes = [
@@ -371,22 +319,3 @@ def _format_returns(about: Mapping[str, Any]) -> str:
     """Formats the mean return of each kind of agents that is asked about."""
     returns = about.get("returns", {})
     return f" ({', '.join(f'{kind} {mean:.4g}' for kind, mean in returns.items())})" * bool(returns)
-
-
-def _has_picture(name: str) -> bool:
-    return name in gpicljax.registered() and gpicljax.make(name).can_render
-
-
-def tasks_figure(names: Sequence[str] = PICTURED) -> Any:
-    """Draws Figure 7: the tasks; all must be installed."""
-    pictures = []
-    for name in names:
-        env = gpicljax.make(name)
-
-        def frame(key: jax.Array, env: Any = env) -> Any:
-            task = env.sample_task(key, env.default_params)
-            return env.render(env.initial(key, task), task)
-
-        pictures.append((id_without_version(name), np.asarray(jax.jit(frame)(jax.random.key(0)))))
-    rows = [("", pictures[n : n + 4]) for n in range(0, len(pictures), 4)]
-    return picture_grid(rows)

@@ -21,7 +21,7 @@ import numpy as np
 
 from gpicljax.checks import Count, Natural, check
 from gpicljax.data.transcripts import read_transcript
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.llm.chat import Message
 from gpicljax.runs.arguments import read_arguments
 from gpicljax.runs.config_json import from_json
@@ -210,41 +210,37 @@ def review_tables(reviews: Sequence[Review]) -> str:
     Raises:
       ValueError: if two of them are of one reviewer and sheet.
     """
-    pairs = pairs_of(reviews)
     names = [f"{review.model} ({review.judge}), of {len(review.errors)}" for review in reviews]
     names += [f"{model}, paper, of 50" for model in TABLE_1]
     counts = [*(review.error_counts for review in reviews), *TABLE_1.values()]
-    lines = ["# Replies as reviewers judge them", "", "Replies with an error of each type:", ""]
     errors = [[error, *(column[n] for column in counts)] for n, error in enumerate(ERRORS)]
-    lines += [
-        markdown_table(["error", *names], errors),
-        "",
-        "Right answers, in % of the replies judged: in a reviewer's eyes and by the agent's "
-        "actions; on how many both agree, and kappa, the agreement beyond chance:",
-        "",
-    ]
-    rows = []
+    judged, compared = [], []
     for review in reviews:
         agreed = compare_judgements(
             review.right, np.where(review.is_judged, review.automatic, np.nan)
         )
         shares = review.manual_accuracy, review.automatic_accuracy, agreed.share
-        cells = [review.model, review.judge, str(agreed.replies), *map(_percent, shares)]
-        rows.append([*cells, _number(agreed.kappa)])
+        cells = [review.model, review.judge, agreed.replies, *map(_percent, shares)]
+        judged.append([*cells, _number(agreed.kappa)])
     for model, (manual, automatic) in TABLE_2.items():
         shares = _percent(manual), _percent(automatic)
-        rows.append([model, "paper", 50, *shares, "not printed", "not printed"])
-    head = ["model", "reviewer", "judged", "manual", "automatic", "agree", "kappa"]
-    lines.append(markdown_table(head, rows))
-    rows = []
-    for first, second in pairs:
+        judged.append([model, "paper", 50, *shares, "not printed", "not printed"])
+    for first, second in pairs_of(reviews):
         agreed = compare_judgements(first.right, second.right)
-        cells = [first.model, f"{first.judge}, {second.judge}", str(agreed.replies)]
-        rows.append([*cells, _percent(agreed.share), _number(agreed.kappa)])
-    if rows:
-        head = ["model", "reviewers", "judged by both", "agree", "kappa"]
-        lines += ["", "Two reviewers of the same replies:", "", markdown_table(head, rows)]
-    return "\n".join(lines)
+        cells = [first.model, f"{first.judge}, {second.judge}", agreed.replies]
+        compared.append([*cells, _percent(agreed.share), _number(agreed.kappa)])
+    head = ["model", "reviewer", "judged", "manual", "automatic", "agree", "kappa"]
+    pair_head = ["model", "reviewers", "judged by both", "agree", "kappa"]
+    pairs = ["Two reviewers of the same replies:", markdown_table(pair_head, compared)]
+    return join_paragraphs(
+        "# Replies as reviewers judge them",
+        "Replies with an error of each type:",
+        markdown_table(["error", *names], errors),
+        "Right answers, in % of the replies judged: in a reviewer's eyes and by the agent's "
+        "actions; on how many both agree, and kappa, the agreement beyond chance:",
+        markdown_table(head, judged),
+        *(pairs if compared else []),
+    )
 
 
 def _percent(share: float) -> str:

@@ -54,7 +54,7 @@ from gpicljax.studies.train_agent.config import SETTINGS
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes
 from gpicljax.systems.mental_modelling.data.recording import recorder
 from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
-from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
+from gpicljax.systems.mental_modelling.studies.mental_modelling_data.config import (
     COLLECT,
     FETCH_SCRIPT,
     GAINS,

@@ -1,0 +1,186 @@
+"""Tasks, kinds of agents and their training; the configuration of `mental_modelling.py collect`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from gpicljax import agents
+from gpicljax.agents import dqn
+from gpicljax.checks import Count, Natural, Range
+from gpicljax.runs.config import DataConfig
+from gpicljax.runtime import check_config
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of agent of a task.
+
+    Attributes:
+      algo: its name in the catalogue.
+      observations: environment steps of each agent, for the quick preset; 0 for a rule, whose skill
+        is how little noise there is in what it does.
+      fields: what else differs from the settings of `train_agent.py`.
+    """
+
+    algo: str
+    observations: Natural
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is anything to train."""
+        return self.observations > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task of Table 3, or one whose states are numbered.
+
+    Attributes:
+      max_steps: at which episodes are cut: about the length that Table 3 has; MountainCar's 200, as
+        none of its agents is at the flag within the 100 that would be.
+      episodes: of Table 3; 0 where it lacks the task.
+      kinds: of agents, by name.
+      options: static options of the environment, as in `train_agent.py`.
+    """
+
+    max_steps: Count
+    episodes: Natural
+    kinds: Mapping[str, Kind]
+    options: tuple[str, ...] = ()
+
+
+FETCH_SCRIPT = "fetch-script"
+"""The rule that does Fetch's tasks, in the catalogue."""
+
+
+def _dqn(observations: int, double: bool, updates: int = 2) -> Kind:
+    """DQN with so many steps of the optimiser for 64 of the environments."""
+    config = dqn.DQNConfig(
+        double=double, n_step=3, min_replay=512, batch_size=64, updates_per_collect=updates
+    )
+    hparams = dqn.DQNHParams(
+        learning_rate=1e-3,
+        exploration_steps=observations // 4,
+        target_period=200 if updates > 2 else 100,
+    )
+    network = agents.QNetworkSettings(sizes=(64, 64))
+    fields = {"num_envs": 16, "agent": config, "hparams": hparams, "network": network}
+    return Kind("dqn", observations, fields)
+
+
+_HINDSIGHT = Kind("ddpg", 2_937_600)  # the settings of `train_agent.py`
+
+TASKS: dict[str, Task] = {
+    "MountainCar-v0": Task(
+        200,
+        5,
+        {
+            "ppo": Kind("ppo", 256_000),
+            "dqn": _dqn(120_000, double=False),
+            "double-dqn": _dqn(120_000, double=True),
+        },
+    ),
+    "Acrobot-v1": Task(
+        100,
+        3,
+        {
+            "ppo": Kind("ppo", 122_880),
+            "dqn": _dqn(80_000, double=False, updates=16),
+            "double-dqn": _dqn(80_000, double=True, updates=16),
+        },
+    ),
+    "LunarLander-v3": Task(
+        250, 3, {"ppo": Kind("ppo", 245_760), "dqn": _dqn(128_000, double=False, updates=16)}
+    ),
+    "Pendulum-v1": Task(
+        50,
+        3,
+        {
+            "ppo": Kind("ppo", 98_304),
+            "ddpg": Kind("ddpg", 20_000, {"like": "td3"}),
+            "sac": Kind("sac", 16_000),
+        },
+    ),
+    "InvertedDoublePendulum-v4": Task(
+        50,
+        3,
+        {
+            "ppo": Kind("ppo", 98_304),
+            "ddpg": Kind("ddpg", 24_000, {"like": "td3"}),
+            "sac": Kind("sac", 24_000),
+        },
+    ),
+    # Slippery, as the corridor below: on firm ground all good agents walk one and the same path.
+    "FrozenLake-v1": Task(
+        50,
+        0,
+        {"dqn": Kind("dqn", 76_800), "q-learning": Kind("q-learning", 81_920)},
+        ("is_slippery=True",),
+    ),
+    "CliffWalking-v1": Task(
+        50,
+        0,
+        {"dqn": Kind("dqn", 96_000), "q-learning": Kind("q-learning", 163_840)},
+        ("is_slippery=True",),
+    ),
+    "FetchPickAndPlace-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": _HINDSIGHT}),
+    "FetchPush-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": _HINDSIGHT}),
+    "FetchSlide-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": _HINDSIGHT}),
+}
+"""The paper's tasks, and two with numbered states (Table 4)."""
+FETCH = tuple(name for name in TASKS if name.startswith("Fetch"))
+
+LEVELS = {"beginner": 1, "advanced": 4, "expert": 10}
+"""Skill levels: tenths of an agent's training."""
+NOISE = {"beginner": 1.0, "advanced": 0.5, "expert": 0.0}
+"""The same of rules: deviation of the noise on their actions."""
+GAINS = (0.7, 0.55, 0.85, 0.6, 0.8, 0.65)
+"""Gains of the rules of different seeds, by which they approach their target."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectConfig(DataConfig):
+    """Trains agents of several kinds and skills, or loads them, and writes down what they do.
+
+    Attributes:
+      tasks: Ids of environments; by default all but Fetch's, whose agents take an hour.
+      kinds: Kinds of agents, of those that a task has; all by default.
+      agents: Folders of saved agents, whose episodes are written instead.
+      modules: Modules to import, which register the environments or algorithms of those agents.
+      share: Share of every kind's budget of environment steps.
+      episodes: Episodes of each agent.
+      max_steps: At which they are cut; by default what each task has.
+    """
+
+    free: ClassVar[tuple[str, ...]] = (
+        *("preset", "name", "out"),
+        *("tasks", "kinds", "agents", "modules"),
+    )
+
+    seeds: Count = 3
+    tasks: tuple[str, ...] = tuple(name for name in TASKS if name not in FETCH)
+    kinds: tuple[str, ...] = ()
+    agents: tuple[Path, ...] = ()
+    modules: tuple[str, ...] = ()
+    share: Annotated[float, Range(above=0)] = 1.0
+    episodes: Count = 8
+    max_steps: Count | None = None
+
+    def validate(self) -> None:
+        """Refuses unknown tasks and kinds."""
+        super().validate()
+        fits = set(self.tasks) <= set(TASKS) and bool(self.tasks)
+        check_config(fits, "tasks", self.tasks, ", ".join(TASKS))
+        kinds = {kind for name in self.tasks for kind in TASKS[name].kinds}
+        check_config(set(self.kinds) <= kinds, "kinds", self.kinds, ", ".join(sorted(kinds)))
+
+
+COLLECT = {
+    "quick": CollectConfig(),
+    # The budgets that reach the goals of train_agent.py.
+    "full": CollectConfig(seeds=6, share=2.0, episodes=16),
+}

@@ -1,4 +1,4 @@
-"""Agents made of agents: one that forgets, several side by side."""
+"""Agents made of agents: one that forgets, one of several, several side by side."""
 
 from __future__ import annotations
 
@@ -28,6 +28,32 @@ def with_memory_reset(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Ag
         return agent.act(keys, params, carry, timestep._replace(trial_start=start))
 
     return agent._replace(act=act)
+
+
+def with_params(agent: Agent, params: ArrayTree) -> Agent:
+    """Returns the agent with parameters of its own, whichever it is given."""
+
+    def act(keys: jax.Array, _: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
+        return agent.act(keys, params, carry, timestep)
+
+    return agent._replace(act=act)
+
+
+def select_agent(agents: Sequence[Agent], number: jax.Array) -> Agent:
+    """Returns the agent of this number, `int32[]`, traced; its `aux` is empty.
+
+    All agents compute an action, with the same parameters, and one is taken.
+    """
+
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, ...], timestep: TimeStep
+    ) -> Any:
+        pairs = zip(agents, carry, strict=True)
+        acted = [agent.act(keys, params, memory, timestep) for agent, memory in pairs]
+        action = jax.tree.map(lambda *x: jnp.stack(x)[number], *[result[0] for result in acted])
+        return action, {}, tuple(memory for *_, memory in acted)
+
+    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)
 
 
 def panel_agent(agents: Sequence[Agent]) -> Agent:

@@ -85,10 +85,7 @@ def learning_curves(
         if name:
             labels.append(Label(name, _last(curve.mean), colour, bold=True))
     axes.set_xlim(min(x[0] for x in axis.values()), max(x[-1] for x in axis.values()))
-    labels += _baselines(axes, baselines)
-    _limits(axes, ylim)
-    axes.xaxis.set_major_formatter(style.big_number)
-    axes.yaxis.set_major_formatter(style.tick(percent))
+    labels += _finish_axes(axes, baselines, ylim, percent=percent)
     style.name_axes(axes, xlabel, ylabel, title)
     style.label_right(axes, labels)
     return figure
@@ -163,10 +160,7 @@ def icl_figure(
     else:
         axes.set_xlim(min(0.0, *ends), max(ends))
         axes.locator_params(axis="x", integer=True)
-    labels += _baselines(axes, baselines)
-    _limits(axes, ylim)
-    axes.xaxis.set_major_formatter(style.big_number)
-    axes.yaxis.set_major_formatter(style.tick(percent))
+    labels += _finish_axes(axes, baselines, ylim, percent=percent)
     style.name_axes(axes, xlabel + (" + 1" if log else ""), ylabel, title)
     if len(named) == 1 and profiles:
         (only,), (curve,) = profiles.values(), named.values()
@@ -490,19 +484,20 @@ def _mark_horizon(
     )
 
 
-def _baselines(axes: "Axes", baselines: Mapping[str, float] | None) -> list[Label]:
-    """Dashed reference lines; returns their labels for the right margin."""
+def _finish_axes(
+    axes: "Axes", baselines: Mapping[str, float] | None, ylim: Limits, *, percent: bool
+) -> list[Label]:
+    """Draws reference lines and sets limits and ticks; returns the lines' labels for the margin."""
     labels: list[Label] = []
     for name, level in (baselines or {}).items():
         axes.axhline(level, color=style.MUTED, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
         labels.append(Label(name, level, style.MUTED))
-    return labels
-
-
-def _limits(axes: "Axes", ylim: Limits) -> None:
-    """Fixes the vertical limits, so that what is drawn or labelled later does not move them."""
+    # Fixed, so that what is drawn or labelled later does not move the limits.
     low, high = axes.get_ylim()
     axes.set_ylim(low if ylim[0] is None else ylim[0], high if ylim[1] is None else ylim[1])
+    axes.xaxis.set_major_formatter(style.big_number)
+    axes.yaxis.set_major_formatter(style.tick(percent))
+    return labels
 
 
 def _last(values: NDArray[np.float64]) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpicljax.checks import check, check_array, check_at_least
 from gpicljax.typing import ArrayTree
-from gpicljax.viz import style
+from gpicljax.viz.pictures import picture_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -144,7 +144,7 @@ def contact_sheet(
 
     Args:
       frames: `uint8[K, H, W, 3]`.
-      labels: what to write above each, K of them or none.
+      labels: what to write below each, K of them or none.
       columns: stills in a row.
       title: over the whole sheet, or none.
 
@@ -160,25 +160,13 @@ def contact_sheet(
       >>> figure = contact_sheet(np.zeros((2, 8, 8, 3), np.uint8), labels=["before", "after"])
     """
     frames = _check_frames(frames)
-    count, height, width, _ = frames.shape
+    count = len(frames)
     check_at_least(1, columns=columns)
     check(len(labels) in (0, count), "labels", labels, f"{count}, as many as frames, or none")
+    captioned = list(zip(labels or [""] * count, frames, strict=True))
     columns = min(columns, count)
-    rows = -(-count // columns)
-    side = 7.2 / columns - 0.18
-    figure = style.new_figure(7.2, rows * (side * height / width + 0.35) + (0.3 if title else 0))
-    for i, frame in enumerate(frames):
-        axes = figure.add_subplot(rows, columns, i + 1)
-        axes.imshow(frame, interpolation="lanczos")
-        axes.set_xticks([])
-        axes.set_yticks([])
-        for spine in axes.spines.values():
-            spine.set_color(style.RULE)
-        if labels:
-            axes.set_title(labels[i], fontsize=style.SMALL, color=style.MUTED, loc="left", pad=3)
-    if title:
-        style.title_figure(figure, title)
-    return figure
+    rows = [("", captioned[first : first + columns]) for first in range(0, count, columns)]
+    return picture_grid(rows, title=title, width=7.2 / columns)
 
 
 def _check_frames(frames: Frames) -> Frames:

@@ -47,7 +47,8 @@ def picture_grid(
             check_array(fits, f"rows, {name!r}, {caption!r}", picture, "uint8[H, W, 3]")
     columns = max(len(pictures) for _, pictures in rows)
     tallest = [max(p.shape[0] / p.shape[1] for _, p in pictures) for _, pictures in rows]
-    margin, caption_height, head = 1.3, 0.24, 0.4 if title else 0.1
+    margin = 1.3 if any(name for name, _ in rows) else 0.1
+    caption_height, head = 0.24, 0.4 if title else 0.1
     heights = [width * ratio + caption_height for ratio in tallest]
     full = margin + columns * width, head + sum(heights)
     figure = style.new_figure(*full)

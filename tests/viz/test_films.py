@@ -98,7 +98,7 @@ def test_chunks_are_one_program():
 def test_a_sheet_of_stills(tmp_path):
     figure = contact_sheet(frames(6), labels=[f"step {i}" for i in range(6)], title="A lake")
     assert len(figure.axes) == 6
-    assert [axes.get_title(loc="left") for axes in figure.axes][:2] == ["step 0", "step 1"]
+    assert [axes.get_title() for axes in figure.axes][:2] == ["step 0", "step 1"]
     assert np.array_equal(figure.axes[2].get_images()[0].get_array(), frames(6)[2])
     path = save_figure(figure, tmp_path / "sheet.png")
     with Image.open(path) as picture:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import agents, spaces
+from gpicljax.agents.combinators import select_agent, with_params
 from gpicljax.environment import Environment
 from gpicljax.envs import BernoulliBandit
 from gpicljax.envs._bandit import Bandit
@@ -23,7 +23,7 @@ from gpicljax.evaluation.returns import (
     returns_of,
     single_trial_batch,
 )
-from gpicljax.interface import Agent, TimeStep
+from gpicljax.interface import Agent
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.runs.distributed import log_once
 from gpicljax.task_set import tasks_vary
@@ -75,29 +75,6 @@ def arm_means(env: Environment, task: ArrayTree) -> np.ndarray | None:
     return None
 
 
-def select_agent(agents: Sequence[Agent], number: jax.Array) -> Agent:
-    """Returns the agent of this number, `int32[]`; all compute an action, one is taken.
-
-    The parameters are those of the first; the others are given none.
-    """
-
-    def initial_carry(batch: int) -> tuple[Any, ...]:
-        return tuple(agent.initial_carry(batch) for agent in agents)
-
-    def act(
-        keys: jax.Array, params: ArrayTree, carry: tuple[ArrayTree, ...], timestep: TimeStep
-    ) -> Any:
-        results = [
-            agent.act(keys, () if i else params, memory, timestep)
-            for i, (agent, memory) in enumerate(zip(agents, carry, strict=True))
-        ]
-        actions = [action for action, _, _ in results]
-        action = jax.tree.map(lambda *each: jnp.stack(each)[number], *actions)
-        return action, {}, tuple(memory for _, _, memory in results)
-
-    return Agent(initial_carry, act)
-
-
 def make_evaluator(
     env: Environment,
     agents: Sequence[Agent],
@@ -113,7 +90,7 @@ def make_evaluator(
 
     Args:
       env: the environment.
-      agents: see `one_of`.
+      agents: the trained one, whose parameters are given, and others without parameters.
       trials: N, played side by side.
       episodes_per_trial: E.
       limit: steps after which a trial is cut off.
@@ -135,7 +112,8 @@ def make_evaluator(
         key: jax.Array, params: ArrayTree, cell: ArrayTree, number: jax.Array, env_params: ArrayTree
     ) -> Evaluation:
         del cell
-        agent = select_agent(agents, number)
+        learner, *others = agents
+        agent = select_agent([learner, *(with_params(other, ()) for other in others)], number)
         start = start_rollout(key, vec, agent, env_params)
         played = play(vec, agent, params, start, max_steps=longest, limit=limit, keep=stored_fields)
         rewards, regrets, episode_steps = played.records

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from gpicljax.agents.acting import AgentCarry, optimal_agent, random_agent, within_trial
 from gpicljax.agents.bandits import thompson_bernoulli, ucb1
+from gpicljax.agents.combinators import select_agent, with_params
 from gpicljax.agents.tabular import REFERENCE, TUNED_Q_LEARNING, TabularHParams, q_learner
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
@@ -192,34 +193,18 @@ def learning_source(env: Trial) -> tuple[str, Agent]:
     if is_bandit(env):
         return "UCB1, tuned (0.2)", within_trial(ucb1(space, 0.2))
     learner = q_learner(env.env.observation_space(), space)
-    tuned = lambda keys, _, carry, now: learner.act(keys, TUNED_Q_LEARNING, carry, now)  # noqa: E731
-    return "Q-learning, tuned", within_trial(Agent(learner.initial_carry, tuned))
-
-
-def _select_agent(agents: Sequence[tuple[Agent, ArrayTree]]) -> Agent:
-    """Returns several agents in one program; the parameter, traced, is the number of one."""
-
-    def act(
-        keys: jax.Array, number: jax.Array, carry: tuple[ArrayTree, ...], timestep: TimeStep
-    ) -> Any:
-        results = [
-            agent.act(keys, params, carry_of_agent, timestep)
-            for (agent, params), carry_of_agent in zip(agents, carry, strict=True)
-        ]
-        action = jnp.stack([action for action, _, _ in results])[number]
-        return action, {}, tuple(next_carry for _, _, next_carry in results)
-
-    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent, _ in agents), act)
+    return "Q-learning, tuned", within_trial(with_params(learner, TUNED_Q_LEARNING))
 
 
 @functools.cache
 def _rules_program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> Any:
     """Returns `(env_params, number of the rule) -> PlayedTrials`, one program for all rules."""
     rules = _rules(env, with_learners=True)
-    agent = _select_agent([rules[name] for name in names])
+    agents = [with_params(*rules[name]) for name in names]
 
     def test(env_params: ArrayTree, number: jax.Array) -> PlayedTrials:
-        return play_test_trials(named_key(seed, "tasks"), env, env_params, replicas, agent, number)
+        agent = select_agent(agents, number)
+        return play_test_trials(named_key(seed, "tasks"), env, env_params, replicas, agent, ())
 
     return within_memory(fast_jit(test), f"{replicas:,} trials of rules")
 

@@ -144,6 +144,40 @@ def test_every_system_has_the_shelf_and_nothing_else():
             assert "studies" in parts and parts <= set(SHELF), folder.name
 
 
+LINES_OF_A_STUDY = 400
+LONGER_STUDIES = {
+    "maze_world": 1235,
+    "train_agent": 1160,
+    "meta_language": 1017,
+    "meta_rg": 1011,
+    "mental_modelling": 987,
+    "gradual_learning": 967,
+    "meta_rg_players": 612,
+    "in_context_rl": 580,
+    "mental_modelling_data": 522,
+    "in_context_rl_train": 419,
+    "maze_world_autoencoder": 414,
+}
+"""Lines of the studies that are longer than they should be; these numbers only become smaller."""
+
+
+def lines_by_study():
+    """The lines of every study's folder, by name."""
+    folders = {path.parent for path in PACKAGE.rglob("studies/*/program.py")}
+    return {
+        folder.name: sum(len(file.read_text().splitlines()) for file in folder.glob("*.py"))
+        for folder in folders
+    }
+
+
+def test_studies_are_short():
+    lines = lines_by_study()
+    longest = {name: LONGER_STUDIES.get(name, LINES_OF_A_STUDY) for name in lines}
+    assert not {name: n for name, n in lines.items() if n > longest[name]}
+    unneeded = {n for n in LONGER_STUDIES if lines.get(n, 0) <= LINES_OF_A_STUDY}
+    assert not unneeded, "these are short enough without an exception"
+
+
 def test_a_script_is_a_docstring_and_a_call():
     for path in sorted((PACKAGE.parent / "experiments").glob("*.py")):
         docstring, *body = ast.parse(path.read_text()).body

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs import cliff_walking, dark_room, frozen_lake, key_to_door
 from gpicljax.envs.frozen_lake import LETTERS, MAPS
+from gpicljax.registration import make
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.held_out_tasks import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
@@ -127,7 +127,7 @@ class Tasks:
     @property
     def env(self) -> Environment:
         """Returns the environment of one episode."""
-        env = gpicljax.make(self.env_id, **dict(self.static))
+        env = make(self.env_id, **dict(self.static))
         return env if self.number is None else HeldOutTasks(env, self.number, self.held_out)
 
     def trials(self, actions: int, padded: bool = False) -> tuple[Environment, Any]:

@@ -10,7 +10,7 @@ from gpicljax.systems.gradual_learning.measures.criteria import (
     retention,
     transfer,
 )
-from gpicljax.systems.gradual_learning.measures.ranking import Entrant, ranking
+from gpicljax.systems.gradual_learning.measures.entrants import Entrant, ranking
 from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
 
 __all__ = [

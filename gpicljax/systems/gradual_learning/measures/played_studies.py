@@ -26,7 +26,7 @@ from gpicljax.systems.gradual_learning.measures.criteria import (
     retention,
     transfer,
 )
-from gpicljax.systems.gradual_learning.measures.ranking import Entrant, ranking
+from gpicljax.systems.gradual_learning.measures.entrants import Entrant, ranking
 from gpicljax.systems.gradual_learning.measures.streams import Streams
 
 REQUIRES = {task.name: task.requires for task in TASK_SETS}

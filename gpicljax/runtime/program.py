@@ -14,7 +14,6 @@ from gpicljax.evaluation.records import ICLRecord
 from gpicljax.runs.config import RunConfig
 from gpicljax.runs.metrics import throughput
 from gpicljax.runs.run_directory import RunDirectory
-from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 
@@ -245,7 +244,7 @@ class RunResult(NamedTuple):
             figure = learning_curves(self.steps, shown, **labels)
             save_figure(figure, self.run.figures / f"{name}.png")
 
-    def by_cell(self, values: ArrayTree) -> dict[str, Any]:
+    def by_cell(self, values: Any) -> dict[str, Any]:
         """Returns the part of arrays `[seeds, ...]` that belongs to each cell, by its name."""
         count = self.config.seeds
         return {

@@ -155,7 +155,7 @@ def _steps_section(config: Config, lives: Lives) -> list[str]:
     ]
 
 
-def _transfer_section(transfers: Mapping[Method, Mapping[str, Transfer]]) -> list[str]:
+def _transfer_section(transfers: Mapping[str, Mapping[str, Transfer]]) -> list[str]:
     """Returns the section on criterion B; empty without lives to compare with."""
     if not transfers:
         return []
@@ -178,7 +178,7 @@ def _transfer_section(transfers: Mapping[Method, Mapping[str, Transfer]]) -> lis
 
 
 def _retention_section(
-    config: Config, retentions: Mapping[Method, Mapping[str, Retention]]
+    config: Config, retentions: Mapping[str, Mapping[str, Retention]]
 ) -> list[str]:
     rows = [
         [name, *(_retention_cell(by_set.get(name)) for by_set in retentions.values())]
@@ -194,7 +194,7 @@ def _retention_section(
     ]
 
 
-def _matrix_section(skills: Mapping[Method, np.ndarray]) -> list[str]:
+def _matrix_section(skills: Mapping[str, np.ndarray]) -> list[str]:
     return [
         "## The matrix of skills",
         "Skill is the share of instances solved with frozen weights. Backward transfer: change "

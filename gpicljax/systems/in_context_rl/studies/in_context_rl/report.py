@@ -55,8 +55,7 @@ def results_markdown(results: Sequence[AgentResult]) -> str:
             "" if np.isnan(result.means[key]) else f"{result.means[key]:.{digits}f}"
             for key, digits in zip(MEANS[:-1], (1, 1, 2, 3, 3, 3, 2, 2), strict=True)
         ]
-        has_regret = regret is not None and not np.isnan(regret.mean)
-        numbers.insert(6, regret.format() if has_regret else "")
+        numbers.insert(6, "" if regret is None or np.isnan(regret.mean) else regret.format())
         cells = [result.score.format(".3f"), *numbers]
         tally, usage = result.agent.seeds[0].tally, result.agent.seeds[0].usage
         if tally is not None and tally.is_silent:

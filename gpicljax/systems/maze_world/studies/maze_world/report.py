@@ -139,11 +139,11 @@ def imitation_table(results: Results, name: str) -> str:
     for model, measured in by_model.items():
         comparisons = ["", "", ""]
         if model != FULL and FULL in by_model:
-            full = by_model[FULL]
             comparisons = [
                 format_comparison(
-                    *(last_quarter(getattr(x, part)) for x in (full, measured)),
-                    results.densities_of_actions and part == "policy",
+                    last_quarter(getattr(by_model[FULL], part)),
+                    last_quarter(getattr(measured, part)),
+                    difference=results.densities_of_actions and part == "policy",
                 )
                 for part in ("policy", "image", "latent")
             ]

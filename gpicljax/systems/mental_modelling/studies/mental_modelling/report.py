@@ -74,8 +74,9 @@ def _format_accuracy(comparison: Comparison | None, interval: bool = True) -> st
     """Formats the accuracy, with its interval over episodes; empty without any."""
     if comparison is None:
         return ""
-    ends = (comparison.low, comparison.high) if interval else ()
-    return percent(comparison.accuracy, *ends)
+    if not interval:
+        return percent(comparison.accuracy)
+    return percent(comparison.accuracy, comparison.low, comparison.high)
 
 
 def _place_cells(result: Comparison | QuestionResult) -> list[str]:

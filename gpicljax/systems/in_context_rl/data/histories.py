@@ -252,3 +252,29 @@ class StoredHistories(Environment[HistoryParams, HistoryParams, Position]):
         steps = int(state.steps)
         paid = float(np.asarray(task.reward)[:steps].sum())
         return f"{steps} of {self.actions} actions of a history, which paid {paid:g} so far"
+
+
+def stored_histories(
+    folder: Path, family: str, trials: Environment, actions: int
+) -> tuple[StoredHistories, HistoryParams]:
+    """Returns an environment of a folder's histories, and its params.
+
+    Args:
+      folder: the folder.
+      family: family of tasks that the histories are to be of.
+      trials: the trials of that family.
+      actions: actions of a trial.
+
+    Raises:
+      ValueError: if the histories are of another family, or shorter.
+    """
+    assert isinstance(trials, Trial)
+    params, about = load_histories(folder)
+    same = about.get("family") == family
+    check(same, "histories", about.get("family"), f"those of the family {family}")
+    count, length = params.action.shape
+    accepted_values = f"at most {length}, those of the histories"
+    check(actions <= length, "actions", actions, accepted_values)
+    inner, choices = trials.env.observation_space(), trials.action_space()
+    assert isinstance(inner, spaces.Discrete) and isinstance(choices, spaces.Discrete)
+    return StoredHistories(inner, choices.n, count, length, actions), params

@@ -30,12 +30,7 @@ from gpicljax.runtime import (
     run_config,
     run_experiment,
 )
-from gpicljax.spaces import Discrete
-from gpicljax.systems.in_context_rl.data.histories import (
-    HistoryParams,
-    StoredHistories,
-    load_histories,
-)
+from gpicljax.systems.in_context_rl.data.histories import stored_histories
 from gpicljax.systems.in_context_rl.env import (
     Family,
     Tasks,
@@ -249,20 +244,6 @@ def _sizes(config: Config) -> tuple[str, Any, Any]:
     return "cloning", sizes, dataclasses.replace(config.cloning, **share)
 
 
-def stored_histories(config: Config, trials: Environment) -> tuple[StoredHistories, HistoryParams]:
-    """Returns an environment of the folder's histories, and its params."""
-    assert config.histories is not None and isinstance(trials, Trial)
-    params, about = load_histories(config.histories)
-    same = about.get("family") == config.family
-    check_config(same, "histories", about.get("family"), f"those of the family {config.family}")
-    count, length = params.action.shape
-    long = config.actions <= length
-    check_config(long, "actions", config.actions, f"at most {length}, those of the histories")
-    inner, choices = trials.env.observation_space(), trials.action_space()
-    assert isinstance(inner, Discrete) and isinstance(choices, Discrete)
-    return StoredHistories(inner, choices.n, count, length, config.actions), params
-
-
 def build(config: Config) -> Program:
     """Returns the program: tasks, network and trainer."""
     fits = not (config.learner == "ad" and config.is_padded)
@@ -275,7 +256,7 @@ def build(config: Config) -> Program:
         check_config(is_greedy, "temperature", config.temperature, "0 or None, for r2d2")
     learnt_from, params = env, env_params
     if config.histories is not None:
-        learnt_from, params = stored_histories(config, env)
+        learnt_from, params = stored_histories(config.histories, config.family, env, config.actions)
     vec = VectorEnv(learnt_from, config.trials, resets="fresh", params=params, privileged=True)
     name, sizes, hparams = _sizes(config)
     trainer = agents.get_algorithm(name).make(sizes, vec, config.memory)

@@ -12,9 +12,6 @@ from gpicljax.agents import autoencoder as training
 from gpicljax.networks.autoencoder import (
     Standardised,
     autoencoder,
-    decode_in_parts,
-    encode_in_parts,
-    latent_statistics,
 )
 from gpicljax.runs.saved_autoencoders import save_autoencoder
 from gpicljax.runtime import Measure, Program, RunResult, Sharding, run_config, run_experiment
@@ -22,11 +19,10 @@ from gpicljax.systems.maze_world.data.demonstrations import frames, sample_traje
 from gpicljax.systems.maze_world.data.sequences import FrameBatch, sample_frames
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
+from gpicljax.systems.maze_world.measures.autoencoders import Unseen, measure_views
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder.config import PRESETS, Config
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder.report import (
-    SHOWN,
     UNSEEN,
-    Unseen,
     report,
 )
 from gpicljax.typing import ArrayTree
@@ -89,24 +85,7 @@ def build(config: Config) -> Program:
         views = sample_views(
             key, env, cell, config, config.evaluation_mazes, config.evaluation_frames
         )
-        latents, _ = encode_in_parts(model, weights, views.after, config.part)
-        shift, scale = latent_statistics(latents)
-        decoded = decode_in_parts(model, weights, latents, config.part)
-
-        def error(pictures: jax.Array) -> jax.Array:
-            return jnp.square(views.after / 255 - pictures).mean((-3, -2, -1))
-
-        mean = (views.after / 255).mean((0, 1))
-        shown = tuple(slice(number) for number in SHOWN)
-        return Unseen(
-            error=error(decoded),
-            mean_image=error(mean),
-            frame_before=error(views.before / 255),
-            shift=shift,
-            scale=scale,
-            frames=views.after[shown],
-            decoded=decoded[shown],
-        )
+        return measure_views(model, weights, views, config.part)
 
     def save(
         folder: Any, cell: ArrayTree, *, params: ArrayTree, evaluation: dict[str, Any], **about: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,36 +11,11 @@ from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.evaluation.tables import Row, join_paragraphs, results_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.maze_world.figures.reconstructions import reconstruction_figure
+from gpicljax.systems.maze_world.measures.autoencoders import Unseen
 from gpicljax.viz.style import save_figure
 
 UNSEEN = "unseen mazes"
 """The name of the measure."""
-SHOWN = (4, 8)
-"""Mazes, and frames of each, that figures show."""
-
-
-class Unseen(NamedTuple):
-    """An autoencoder on N frames of each of E mazes that it has never seen.
-
-    Errors are mean squared differences of pixels in [0, 1].
-
-    Attributes:
-      error: float `[E, N]`, of the reconstructions.
-      mean_image: likewise, of the mean of these frames.
-      frame_before: likewise, of the frame a step before.
-      shift: float `[Z]`, the latents' means.
-      scale: float `[Z]`, their standard deviations.
-      frames: `uint8[e, n, H, W, 3]`, some of the frames.
-      decoded: float `[e, n, H, W, 3]`, their reconstructions.
-    """
-
-    error: Any
-    mean_image: Any
-    frame_before: Any
-    shift: Any
-    scale: Any
-    frames: Any
-    decoded: Any
 
 
 def by_maze(values: np.ndarray) -> str:

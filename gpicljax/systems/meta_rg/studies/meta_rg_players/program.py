@@ -61,7 +61,7 @@ class Learner(NamedTuple):
       trainer: of both players.
       hparams: its hyper-parameters.
       agent: `explore -> Agent`, both players with their exploration scaled.
-      attention: of the listener, see `meta_rg.episode.record_with_attention`.
+      attention: of the listener, see `figures.replay.record_with_attention`.
       between: `state -> state`, between two chunks.
     """
 

@@ -273,9 +273,7 @@ def results_bars(
             _draw_interval(axes, row, low[row], high[row])
         if samples is not None:
             _draw_seeds(axes, row, np.asarray(samples[row], np.float64).ravel())
-    axes.set_ylim(count - 0.45, -0.55)
-    axes.set_yticks(rows, names, fontsize=style.BODY, color=style.INK)
-    axes.tick_params(axis="y", length=0, labelcolor=style.INK, labelsize=style.BODY)
+    style.name_rows(axes, names, style.BODY)
     left, right = xlim
     axes.set_xlim(
         0.0 if left is None and percent else left, 1.0 if right is None and percent else right
@@ -308,8 +306,7 @@ def results_bars(
         )
     axes.xaxis.set_major_formatter(style.tick(percent))
     style.name_axes(axes, xlabel, "", None)
-    if title:  # over the whole figure: the names need most of its width
-        style.title_figure(figure, title)
+    style.title_figure(figure, title)  # over the whole figure: the names need most of its width
     return figure
 
 

@@ -118,9 +118,17 @@ def name_axes(axes: "Axes", xlabel: str, ylabel: str, title: str | None) -> None
         axes.set_title(title, fontsize=TITLE, color=INK, loc="left", pad=9, fontweight="bold")
 
 
-def title_figure(figure: "Figure", title: str) -> None:
-    """A title over the whole figure, at its left edge."""
-    figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK)
+def name_rows(axes: "Axes", names: Sequence[str], size: float = SMALL) -> None:
+    """Names the rows 0, 1, ... of the vertical axis, from top to bottom."""
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_yticks(range(len(names)), names, fontsize=size, color=INK)
+    axes.tick_params(axis="y", length=0, labelcolor=INK, labelsize=size)
+
+
+def title_figure(figure: "Figure", title: str | None) -> None:
+    """A title over the whole figure, at its left edge, if there is one."""
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK)
 
 
 def tick(percent: bool) -> Callable[..., str]:

@@ -88,9 +88,7 @@ def efficiency_figure(
                 label=name if face == colour else None,
             )
     axes.set_xscale("log")
-    axes.set_ylim(count - 0.4, -0.6)
-    axes.set_yticks(rows, list(tasks), fontsize=style.SMALL, color=style.INK)
-    axes.tick_params(axis="y", length=0)
+    style.name_rows(axes, list(tasks))
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(style.big_number)
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -136,9 +134,7 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
     left, right = axes.get_xlim()
     axes.set_xlim(min(left, 0.5), max(right, 2.0))
     axes.xaxis.set_major_formatter(style.tick(percent=False))
-    axes.set_ylim(count - 0.4, -0.6)
-    axes.set_yticks(range(count), list(transfers), fontsize=style.SMALL, color=style.INK)
-    axes.tick_params(axis="y", length=0)
+    style.name_rows(axes, list(transfers))
     style.name_axes(axes, "times faster after the tasks before it", "", title)
     return figure
 
@@ -200,8 +196,7 @@ def prerequisites_figure(
         )
     axes.set_xlim(left, right)
     axes.set_ylim(len(levels) - 0.4, -0.6)
-    if title:
-        style.title_figure(figure, title)
+    style.title_figure(figure, title)
     return figure
 
 
@@ -234,12 +229,10 @@ def accuracy_matrix_figure(
         axes.set_xticks(places, [str(place + 1) for place in places])
         axes.set_yticks(np.arange(len(skill)), ["none", *(str(place + 1) for place in places)])
         axes.tick_params(length=0, labelsize=style.SMALL)
-        for side in axes.spines.values():
-            side.set_visible(False)
+        axes.spines[:].set_visible(False)
         style.name_axes(axes, "task", "tasks learnt" if axes is grid[0] else "", name)
     bar = figure.colorbar(pictures[0], ax=list(grid), shrink=0.8)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=style.SMALL)
-    if title:
-        style.title_figure(figure, title)
+    style.title_figure(figure, title)
     return figure

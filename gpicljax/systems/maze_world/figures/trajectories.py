@@ -181,8 +181,7 @@ def trajectory_figure(
         axes.set_ylim(n, 0)
         axes.set_xticks([])
         axes.set_yticks([])
-        for spine in axes.spines.values():
-            spine.set_visible(False)
+        axes.spines[:].set_visible(False)
         if labels:
             axes.set_title(labels[i], fontsize=style.BODY, color=style.INK, loc="left", pad=4)
     scale = ScalarMappable(cmap=ListedColormap(time_colours(np.linspace(0, 1, 128)) / 255))
@@ -190,8 +189,7 @@ def trajectory_figure(
     bar.set_ticks([0, 1], labels=["start", "end"])
     bar.ax.tick_params(labelsize=style.SMALL, labelcolor=style.MUTED, length=0)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    if title:
-        style.title_figure(figure, title)
+    style.title_figure(figure, title)
     return figure
 
 

@@ -221,8 +221,7 @@ def _finish_figure(
         axes.set_xticks([float(np.log2(size + 1)) for size in sizes], [str(s) for s in sizes])
     if extra:
         panels[0].plot([], [], color=style.MUTED, linestyle=(0, (4, 3)), label=extra)
-    if title:
-        style.title_figure(figure, title)
+    style.title_figure(figure, title)
     _legend(figure, panels[0])
     return figure
 

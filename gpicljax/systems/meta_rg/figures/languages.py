@@ -82,9 +82,7 @@ def languages_figure(
         axes.set_xticks([])
         axes.tick_params(axis="both", length=0)
         axes.set_ylabel(name, fontsize=style.SMALL, color=style.INK)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
+        axes.spines[:].set_visible(False)
     token_legend(figure, hues, columns=1)
-    if title:
-        style.title_figure(figure, title)
+    style.title_figure(figure, title)
     return figure

@@ -91,8 +91,7 @@ def stimuli_figure(
         _phases(axes, games, num_support, named=i == 0)
         _game_ticks(axes, games, named=i == dims - 1)
         _kernels(side, heights, mean[i, :values], sigma[i, :values], hues)
-    if title:
-        style.title_figure(figure, title)
+    style.title_figure(figure, title)
     return figure
 
 
@@ -139,14 +138,12 @@ def messages_figure(
     axes.set_ylim(length + 0.5, 0.5)
     axes.set_yticks(np.arange(1, length + 1))
     axes.tick_params(axis="both", length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     axes.set_ylabel("position", fontsize=style.BODY, color=style.INK)
     _phases(axes, games, num_support, named=True, shade=False)
     _game_ticks(axes, games, named=True)
     token_legend(figure, hues, columns=1 if vocab_size < 4 * length else 2)
-    if title:
-        style.title_figure(figure, title)
+    style.title_figure(figure, title)
     return figure
 
 

@@ -274,18 +274,17 @@ def parse(
     presets: Mapping[str, ConfigT],
     argv: Sequence[str] | None = None,
     *,
-    description: str | None = None,
     prog: str | None = None,
     prepare: Callable[[ConfigT], None] | None = None,
 ) -> ConfigT:
     """Reads the command line.
 
+    At the top of `--help` is the first paragraph of the configuration's docstring. Below it is a
+    line for each flag, and a paragraph for each group of them; `--help-verbose` describes them all.
+
     Args:
       presets: configurations by name. `quick` is the default one; without it, the first is.
       argv: arguments without the program's name; `sys.argv[1:]` by default.
-      description: text at the top of `--help`, by default the first paragraph of the
-        configuration's docstring. Below it is a line for each flag, and a paragraph for each group
-        of them; `--help-verbose` describes them all.
       prog: the program's name in messages.
       prepare: called before the values are checked, which may be JAX's first computation.
 
@@ -319,8 +318,8 @@ def parse(
     if chosen not in presets:
         exit_with_error(unknown_choice("--preset", chosen, presets))
     base = dataclasses.replace(presets[chosen], preset=chosen)
-    text = description if description is not None else type(base).__doc__ or ""
-    text = text.partition("Attributes:")[0].strip()  # which are said at each flag
+    # The attributes are described at each flag.
+    text = (type(base).__doc__ or "").partition("Attributes:")[0].strip()
     text = f"{text}\n\nPresets: {', '.join(presets)} (default: {default})."
     kind, shown = type(base), base
     if {"-h", "--help"} & {*arguments}:

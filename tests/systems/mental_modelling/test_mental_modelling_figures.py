@@ -58,14 +58,15 @@ def test_lines_are_the_rows():
     ]
     assert first.lines[0].get_ydata().tolist() == copied
     assert [text.get_text() for text in first.get_xticklabels()] == ["0", "1", "5"]
-    elements = elements_figure(rows, answerers=["ridge regression"], names=["x", "y"])
+    states = [row for row in rows if row.question == "next_state"]
+    elements = elements_figure(states, answerers=["ridge regression"])
     ridge = [
         row.elements[1]
         for row in rows
         if (row.question, row.answerer) == ("next_state", "ridge regression")
     ]
     assert elements.axes[1].lines[0].get_ydata().tolist() == ridge
-    groups = mean_elements(rows)
+    groups = mean_elements(states)
     assert groups["1"]["ridge regression"] == pytest.approx(np.mean(ridge))
     assert len(grouped_bars(groups).axes[0].patches) == 2 * 6
     with pytest.raises(ValueError, match="answerers: got"):

@@ -17,7 +17,6 @@ def reconstruction_figure(
     sources: Sequence[tuple[str, NDArray[np.uint8], NDArray[np.floating]]],
     *,
     title: str | None = None,
-    width: float = 1.0,
 ) -> "Figure":
     """Two rows for each source of pictures: the pictures, and what has been made of them.
 
@@ -27,7 +26,6 @@ def reconstruction_figure(
       sources: each a name, pictures `uint8[N, H, W, 3]` and reconstructions `float[N, H, W, 3]` in
         [0, 1].
       title: title, or none.
-      width: of a picture, inches.
 
     Returns:
       A matplotlib figure with an axis per picture.
@@ -48,4 +46,4 @@ def reconstruction_figure(
         rows.append((name, [("", picture) for picture in pictures]))
         captions = [f"{error:.4f}" for error in errors]
         rows.append(("reconstructed", list(zip(captions, bytes_again, strict=True))))
-    return picture_grid(rows, title=title, width=width)
+    return picture_grid(rows, title=title, width=1.0)

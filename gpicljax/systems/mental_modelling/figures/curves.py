@@ -77,35 +77,28 @@ def history_figure(
 
 def elements_figure(
     rows: Sequence[QuestionResult],
-    question: str = "next_state",
     answerers: Sequence[str] | None = None,
     *,
-    names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
     """Draws the accuracy of each element of a state by size of history: Figures 5 and 8 to 10.
 
     Args:
-      rows: of one task.
-      question: about states.
+      rows: Results of one task in one question about states.
       answerers: see `history_figure`.
-      names: of the elements; numbers if None.
       title: title, or none.
 
     Raises:
       ValueError: if there is nothing to draw.
     """
-    question_rows = [row for row in rows if row.question == question]
-    lines = _rows_by_line(question_rows, answerers)
-    count = len(question_rows[0].elements)
-    words = list(names) if names is not None else [f"element {n}" for n in range(count)]
-    check(len(words) == count, "names", words, f"{count}, one for each element")
+    lines = _rows_by_line(rows, answerers)
+    words = [f"element {n}" for n in range(len(rows[0].elements))]
     figure, panels = _panels(words, words)
     for n, axes in enumerate(panels):
         for (name, group), colour in zip(lines.items(), style.colours(len(lines)), strict=True):
             group = sorted(group, key=lambda row: row.history)
             _line(axes, group, [row.elements[n] for row in group], colour, name)
-    return _finish_figure(figure, panels, question_rows, title)
+    return _finish_figure(figure, panels, rows, title)
 
 
 def grouped_bars(
@@ -146,11 +139,9 @@ def grouped_bars(
     return figure
 
 
-def mean_elements(
-    rows: Sequence[QuestionResult], question: str = "next_state"
-) -> dict[str, dict[str, float]]:
+def mean_elements(rows: Sequence[QuestionResult]) -> dict[str, dict[str, float]]:
     """Returns groups for `grouped_bars`: the accuracy of each element over all sizes of history."""
-    lines = _rows_by_line([row for row in rows if row.question == question], None)
+    lines = _rows_by_line(rows, None)
     count = min(len(row.elements) for group in lines.values() for row in group)
     return {
         str(n): {

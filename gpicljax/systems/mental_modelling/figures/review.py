@@ -79,7 +79,7 @@ def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)
 
 
-def errors_figure(reviews: Sequence[Review], *, title: str | None = None) -> Figure:
+def errors_figure(reviews: Sequence[Review]) -> Figure:
     """Draws Table 1 as bars: the share of replies with an error of each type, beside the paper's.
 
     Raises:
@@ -94,10 +94,10 @@ def errors_figure(reviews: Sequence[Review], *, title: str | None = None) -> Fig
         for error, count in zip(ERRORS, counts, strict=True):
             groups[error][f"{model}, paper"] = count / 50
     short = {error.partition(" ")[0]: group for error, group in groups.items()}
-    return grouped_bars(short, ylabel="replies", title=title)
+    return grouped_bars(short, ylabel="replies")
 
 
-def agreement_figure(reviews: Sequence[Review], *, title: str | None = None) -> Figure:
+def agreement_figure(reviews: Sequence[Review]) -> Figure:
     """Draws Table 2 as bars, with reviewers' agreement with the agent's actions and each other.
 
     Raises:
@@ -120,6 +120,6 @@ def agreement_figure(reviews: Sequence[Review], *, title: str | None = None) -> 
     for first, second in pairs_of(reviews):
         name = f"{first.model}\n({first.judge}, {second.judge})"
         groups[name] = {"reviewers agree": compare_judgements(first.right, second.right).share}
-    figure = grouped_bars(groups, ylabel="right, or agreed", title=title)
+    figure = grouped_bars(groups, ylabel="right, or agreed")
     figure.axes[0].tick_params(axis="x", labelsize=style.SMALL)
     return figure

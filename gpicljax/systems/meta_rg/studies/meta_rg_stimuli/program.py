@@ -12,7 +12,7 @@ import numpy as np
 import gpicljax
 from gpicljax.checks import Count, Natural, Range
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.evaluation.tables import markdown_table
+from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import (
     Program,
@@ -122,22 +122,19 @@ def build(config: Config) -> Program:
 def report(outcome: RunResult) -> Report:
     """Returns the table, beside the paper's numbers."""
     config = outcome.config
-    lines = [
-        f"# Disentanglement of stimuli, V = {config.values}, N = 3",
-        "",
-        f"In %, mean ± standard deviation over {config.structures} structures.",
-        "",
-    ]
     results, rows = {}, []
     for (stimulus, samples, limit), by_measure in outcome.host_measured.items():
-        intervals = [mean_interval(values) for values in by_measure.values()]
-        words = [f"{100 * x.mean:.1f} ± {100 * x.std:.1f}" for x in intervals]
+        words = [mean_interval(values).moments.percent for values in by_measure.values()]
         count = "all" if limit == 0 else f"{limit:,}"
         rows.append([stimulus, samples, count, *words, PAPER.get((stimulus, samples, limit), "")])
-        numbers = {name: values.tolist() for name, values in by_measure.items()}
-        results[f"{stimulus}, O = {samples}, {count}"] = numbers
+        results[f"{stimulus}, O = {samples}, {count}"] = by_measure
     head = ["stimulus", "O", "stimuli measured", *MEASURES, "paper"]
-    return Report("\n".join([*lines, markdown_table(head, rows)]), results)
+    text = join_paragraphs(
+        f"# Disentanglement of stimuli, V = {config.values}, N = 3",
+        f"In %, mean ± standard deviation over {config.structures} structures.",
+        markdown_table(head, rows),
+    )
+    return Report(text, results)
 
 
 PRESETS = {"quick": Config(), "disentanglement": Config(structures=100)}

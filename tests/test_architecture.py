@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import functools
 import importlib
 import inspect
 import subprocess
@@ -64,6 +65,7 @@ FILES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}
 TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 
 
+@functools.cache
 def imports_of(name):
     """The gpicljax modules that a module imports, anywhere in it but for type checkers only."""
     skipped = set()
@@ -98,15 +100,15 @@ OF_SYSTEMS = [
 ]
 
 
-@pytest.mark.parametrize("name", LIBRARY)
-def test_imports_go_down(name):
-    assert part_of(name) in FLOOR_OF, f"{name} is on no floor of the library"
-    for module in imports_of(name):
-        if part_of(name) != "studies":
-            assert module != "gpicljax", f"{name} imports the whole package"
-        assert part_of(module) != "systems", f"{name} imports {module}: a system"
-        floor = FLOOR_OF.get(part_of(module), 0)
-        assert floor <= FLOOR_OF[part_of(name)], f"{name} imports {module}, from a higher floor"
+def test_imports_go_down():
+    for name in LIBRARY:
+        assert part_of(name) in FLOOR_OF, f"{name} is on no floor of the library"
+        for module in imports_of(name):
+            if part_of(name) != "studies":
+                assert module != "gpicljax", f"{name} imports the whole package"
+            assert part_of(module) != "systems", f"{name} imports {module}: a system"
+            floor = FLOOR_OF.get(part_of(module), 0)
+            assert floor <= FLOOR_OF[part_of(name)], f"{name} imports {module}, from a higher floor"
 
 
 def environment_of(module):
@@ -116,25 +118,29 @@ def environment_of(module):
     return None if inner is None or inner.startswith("_") else inner
 
 
-@pytest.mark.parametrize("name", [name for name in LIBRARY if part_of(name) != "studies"])
-def test_only_an_environment_knows_itself(name):
-    # The package `envs` exports them all.
-    if name != "gpicljax.envs":
-        environments = {environment_of(module) for module in imports_of(name)}
-        assert environments <= {None, environment_of(name)}
+def test_only_an_environment_knows_itself():
+    for name in LIBRARY:
+        # The package `envs` exports them all.
+        if name != "gpicljax.envs" and part_of(name) != "studies":
+            environments = {environment_of(module) for module in imports_of(name)}
+            assert environments <= {None, environment_of(name)}, name
 
 
-@pytest.mark.parametrize("name", OF_SYSTEMS)
-def test_systems_import_the_library_and_their_own_shelf_downwards(name):
-    _, _, system, shelf = name.split(".")[:4]
-    for module in imports_of(name):
-        assert part_of(module) not in ("cli", "__main__"), f"{name} imports {module}"
-        if part_of(module) != "systems":
-            assert module != "gpicljax" or shelf == "studies", f"{name} imports the whole package"
-            continue
-        _, _, other_system, source = module.split(".")[:4]
-        assert other_system == system, f"{name} imports {module}: another system"
-        assert SHELF.index(source) <= SHELF.index(shelf), f"{name} imports {module}: up the shelf"
+def test_systems_import_the_library_and_their_own_shelf_downwards():
+    for name in OF_SYSTEMS:
+        _, _, system, shelf = name.split(".")[:4]
+        for module in imports_of(name):
+            assert part_of(module) not in ("cli", "__main__"), f"{name} imports {module}"
+            if part_of(module) != "systems":
+                assert module != "gpicljax" or shelf == "studies", (
+                    f"{name} imports the whole package"
+                )
+                continue
+            _, _, other_system, source = module.split(".")[:4]
+            assert other_system == system, f"{name} imports {module}: another system"
+            assert SHELF.index(source) <= SHELF.index(shelf), (
+                f"{name} imports {module}: up the shelf"
+            )
 
 
 def test_every_system_has_the_shelf_and_nothing_else():
@@ -223,10 +229,10 @@ def doors_of(tree):
                 yield f"{ast.unparse(called)}, line {node.lineno}"
 
 
-@pytest.mark.parametrize("name", STUDY_MODULES)
-def test_no_study_has_a_door_of_its_own(name):
+def test_no_study_has_a_door_of_its_own():
     """Runs are opened by the driver; files are read and written through `storage`."""
-    assert not list(doors_of(TREES[name]))
+    for name in STUDY_MODULES:
+        assert not list(doors_of(TREES[name])), name
 
 
 @pytest.mark.parametrize(
@@ -254,17 +260,14 @@ def test_no_module_changes_where_python_imports_from():
             assert ("sys.path." + "insert") not in path.read_text(), path
 
 
-@pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "agents"])
-def test_agents_never_import_environments(name):
-    assert "envs" not in {part_of(module) for module in imports_of(name)}
-
-
-@pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "viz"])
-def test_viz_draws_arrays_and_measures_only(name):
+def test_agents_and_figures_import_less_than_their_floors_allow():
     # Figures take arrays, or what `evaluation` made of them; never a task, an agent or a run.
     # Like all files, theirs are written by `storage`.
-    allowed = {"viz", "evaluation", "checks", "typing", "storage"}
-    assert {part_of(module) for module in imports_of(name)} <= allowed
+    drawn = {"viz", "evaluation", "checks", "typing", "storage"}
+    for name in INNER:
+        parts = {part_of(module) for module in imports_of(name)}
+        assert part_of(name) != "agents" or "envs" not in parts, name
+        assert part_of(name) != "viz" or parts <= drawn, name
 
 
 def test_the_package_imports_quickly_and_lightly():
@@ -295,19 +298,19 @@ def public_definitions(tree):
                         yield inner, f"{node.name}."
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_everything_public_is_documented(name):
-    tree = TREES[name]
-    missing = []
-    if tree.body and not ast.get_docstring(tree):
-        missing.append("the module")
-    for node, owner in public_definitions(tree):
-        inherited = (
-            owner and (".envs." in name or ".env." in name) and hasattr(Environment, node.name)
-        )
-        if not ast.get_docstring(node) and not inherited:
-            missing.append(owner + node.name)
-    assert not missing
+def test_everything_public_is_documented():
+    for name in FILES:
+        tree = TREES[name]
+        missing = []
+        if tree.body and not ast.get_docstring(tree):
+            missing.append("the module")
+        for node, owner in public_definitions(tree):
+            inherited = (
+                owner and (".envs." in name or ".env." in name) and hasattr(Environment, node.name)
+            )
+            if not ast.get_docstring(node) and not inherited:
+                missing.append(owner + node.name)
+        assert not missing, name
 
 
 WITH_EXAMPLES = [name for name, path in FILES.items() if ">>> " in path.read_text()]
@@ -378,14 +381,14 @@ PUBLIC = {name: names for name in FILES if (names := public_names(name))}
 PAIRS = [(module, name) for module, names in PUBLIC.items() for name in names]
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_every_package_lists_its_public_names(name):
-    names = public_names(name)
-    assert names is not None and names == sorted(set(names), key=names.index)
-    package = importlib.import_module(name)
-    assert all(hasattr(package, public_name) for public_name in names)
-    parts = {part.rpartition(".")[2] for part in FILES if part.rpartition(".")[0] == name}
-    assert not parts & set(names), "submodules are not public names"
+def test_every_package_lists_its_public_names():
+    for name in PACKAGES:
+        names = public_names(name)
+        assert names is not None and names == sorted(set(names), key=names.index), name
+        package = importlib.import_module(name)
+        assert all(hasattr(package, public_name) for public_name in names)
+        parts = {part.rpartition(".")[2] for part in FILES if part.rpartition(".")[0] == name}
+        assert not parts & set(names), "submodules are not public names"
 
 
 def test_a_name_is_public_once():
@@ -399,15 +402,15 @@ def test_there_are_at_most_350_public_names():
     assert len(PAIRS) <= 350
 
 
-@pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_name_has_an_example(module):
-    lacking = []
-    for name in PUBLIC[module]:
-        thing = getattr(importlib.import_module(module), name)
-        described = inspect.isclass(thing) or inspect.isroutine(thing)
-        if described and ">>> " not in (inspect.getdoc(thing) or ""):
-            lacking.append(name)
-    assert not lacking
+def test_every_public_name_has_an_example():
+    for module in PUBLIC:
+        lacking = []
+        for name in PUBLIC[module]:
+            thing = getattr(importlib.import_module(module), name)
+            described = inspect.isclass(thing) or inspect.isroutine(thing)
+            if described and ">>> " not in (inspect.getdoc(thing) or ""):
+                lacking.append(name)
+        assert not lacking, module
 
 
 def test_parts_are_reached_after_importing_the_package():

@@ -50,6 +50,19 @@ def assert_resumes_exactly(update, state):
     assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
 
 
+def assert_one_float_type(trainer, hparams, single=()):
+    """In double precision all floats of a run are, but for leaves `single`; shapes only.
+
+    Tracing is enough: scans refuse a carry that changes its type.
+    """
+    state = jax.eval_shape(trainer.init, jax.random.key(0), hparams)
+    after, metrics = jax.eval_shape(trainer.update, state)
+    assert jax.tree.map(lambda x: x.dtype, after) == jax.tree.map(lambda x: x.dtype, state)
+    leaves = jax.tree_util.tree_leaves_with_path((state, metrics))
+    floats = [jax.tree_util.keystr(path) for path, x in leaves if x.dtype == jnp.float32]
+    assert floats == [f"[0]{name}" for name in single]
+
+
 def assert_replica_is(batched, i, single, **tolerance):
     """Lane `i` of what was trained under `vmap` is what was trained alone."""
     jax.tree.map(

@@ -396,9 +396,4 @@ def test_ucb1_counts_more_pulls_than_an_integer_holds():
     carry = agent.initial_carry(1)
     counts = jnp.full((1, 3), 2**30, jnp.int32)  # together beyond 2**31
     carry = carry.replace(counts=counts, sums=counts * jnp.array([0.2, 0.8, 0.5]))
-    false = jnp.zeros(1, bool)
-    timestep = gpicljax.TimeStep(
-        jnp.zeros(1, jnp.int32), jnp.zeros(1), false, false, false, false, {}
-    )
-    keys = jax.random.split(jax.random.key(0), 1)
-    assert agent.act(keys, (), carry, timestep)[0].tolist() == [1]
+    assert agent.act(keys_of(1), (), carry, timestep(1))[0].tolist() == [1]

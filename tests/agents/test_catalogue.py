@@ -1,15 +1,18 @@
 """Every algorithm of the catalogue fits what it says, and has the one interface."""
 
 import dataclasses
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from agent_checks import assert_one_float_type
 from variants import ALGORITHMS, daily
 
 import gpicljax
 from gpicljax import agents
+from gpicljax.agents import algorithm
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.algorithm import greedy_agent
 from gpicljax.interface import Agent
@@ -33,12 +36,14 @@ FITS = {
     "thompson": ("BernoulliBandit-v0",),
     "random": (LAKE, PENDULUM, "MetaRG-v1"),
 }
-PAIRS = [(name, env_id) for name in ALGORITHMS for env_id in FITS[name]]
+PAIRS = [f"{name}, {env_id}" for name in ALGORITHMS for env_id in FITS[name]]
+FIRST = [f"{name}, {FITS[name][0]}" for name in ALGORITHMS]
 
 
-@pytest.mark.parametrize(("name", "env_id"), PAIRS)
-def test_every_entry_has_the_one_interface(name, env_id):
+@pytest.mark.parametrize("pair", daily([*FIRST, f"ppo, {PENDULUM}"], PAIRS))
+def test_every_entry_has_the_one_interface(pair):
     """Shapes only: nothing is compiled."""
+    name, env_id = pair.split(", ")
     algorithm, env = agents.get_algorithm(name), gpicljax.make(env_id)
     vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=algorithm.privileged)
     config = algorithm.to_act(algorithm.config())
@@ -261,3 +266,63 @@ def test_a_state_made_without_jit_can_be_donated(name):
     state = trainer.init(key, hparams)
     jax.block_until_ready(jax.jit(lambda state: state, donate_argnums=0)(state))
     assert not any(x.is_deleted() for x in jax.tree.leaves((key, hparams, vec.params)))
+
+
+PRECISE = {
+    "ppo": {"normalise_observations": True, "normalise_rewards": True},
+    "dqn": {"n_step": 2, "target": "polyak"},
+    "r2d2": {"target": "polyak", "rescale": True},
+    **dict.fromkeys(("td3", "ddpg", "sac"), {"n_step": 2, "normalise_observations": True}),
+}
+"""Options with which more is computed."""
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_double_precision_is_one_float_type_throughout(name):
+    algorithm = agents.get_algorithm(name)
+    with jax.enable_x64(True):
+        env = gpicljax.make(FITS[name][0])
+        vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=algorithm.privileged)
+        config = algorithm.to_act(algorithm.config(**PRECISE.get(name, {})))
+        trainer = algorithm.make(config, vec, algorithm.network())
+        prioritised = name in ("dqn", "r2d2")
+        single = (".replay.priorities", ".replay.highest") if prioritised else ()
+        assert_one_float_type(trainer, algorithm.hparams(), single)
+
+
+# Algorithms of users: by module and name, and from installed packages -----------------------------
+
+
+MODULE = """
+from gpicljax import agents
+from gpicljax.agents.acting import random_agent
+
+entry = agents.algorithm_from_agent("drift", lambda config, env: random_agent(env))
+agents.register_algorithm(entry)
+"""
+
+
+@pytest.fixture
+def drift(tmp_path, monkeypatch):
+    (tmp_path / "own_drift.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(algorithm, "CATALOGUE", dict(algorithm.CATALOGUE))
+    yield tmp_path
+    sys.modules.pop("own_drift", None)
+
+
+def test_a_module_and_a_name(drift):
+    with pytest.raises(ValueError, match="algorithm: got 'drift'"):
+        agents.get_algorithm("drift")
+    assert agents.get_algorithm("own_drift:drift").name == "drift"
+    assert agents.get_algorithm("drift").name == "drift"
+    with pytest.raises(ValueError, match="algorithm: got 'own_drift:drifting'|got 'drifting'"):
+        agents.get_algorithm("own_drift:drifting")
+    with pytest.raises(ValueError, match="no_such_module"):
+        agents.get_algorithm("no_such_module:drift")
+
+
+def test_an_installed_package_names_its_algorithms(drift, monkeypatch):
+    monkeypatch.setattr(algorithm, "_entry_points", lambda: {"drift": "own_drift"})
+    assert algorithm.is_known("drift") and not algorithm.is_known("own_drift:drift")
+    assert agents.get_algorithm("drift").name == "drift"

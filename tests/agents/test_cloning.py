@@ -122,4 +122,4 @@ def test_bad_input_is_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("resets", ["fresh", "bank", "synchronous"])
 def test_eight_devices_train_as_one(resets, on_eight_devices):
-    on_eight_devices(Path(__file__).with_name("cloning_on_eight_devices.py"), resets)
+    on_eight_devices(Path(__file__).with_name("trainers_on_eight_devices.py"), resets)

@@ -349,7 +349,7 @@ def test_scales_are_those_of_what_was_seen():
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["feed-forward", "recurrent", "windows"])
 def test_eight_devices_train_as_one(case, on_eight_devices):
-    on_eight_devices(Path(__file__).with_name("ppo_on_eight_devices.py"), case)
+    on_eight_devices(Path(__file__).with_name("trainers_on_eight_devices.py"), case)
 
 
 # Continuous actions -------------------------------------------------------------------------------
@@ -406,17 +406,6 @@ def test_continuous_actions_are_learnt(bounds):
     assert reward[:, 0].mean() < -1.5
     last = reward[:, -10:].mean(1)
     assert last.mean() > -0.4, last
-
-
-def test_double_precision_is_one_float_type_throughout():
-    with jax.enable_x64(True):
-        vec = vec_of()
-        trainer = trainer_of(vec=vec, normalise_observations=True, normalise_rewards=True)
-        state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS)
-        after, metrics = jax.eval_shape(trainer.update, state)
-    dtypes = jax.tree.map(lambda x: x.dtype, state)
-    assert jax.tree.map(lambda x: x.dtype, after) == dtypes
-    assert not [x for x in jax.tree.leaves((state, metrics)) if x.dtype == jnp.float32]
 
 
 # At the door --------------------------------------------------------------------------------------

@@ -16,7 +16,13 @@ import numpy as np
 import optax
 import pytest
 import rlax
-from agent_checks import assert_replica_is, assert_resumes_exactly, raw
+from agent_checks import (
+    assert_one_float_type,
+    assert_replica_is,
+    assert_resumes_exactly,
+    raw,
+    timestep,
+)
 from lottery import ACTIONS, ACTORS, ENV, Lottery, State
 from variants import daily
 
@@ -26,7 +32,6 @@ from gpicljax.agents import r2d2, returns
 from gpicljax.agents.acting import greedy, q_agent
 from gpicljax.data import replay as replay_buffer
 from gpicljax.environment import Transition
-from gpicljax.interface import TimeStep
 from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.policies import legal_actions
 from gpicljax.networks.q_network import QOutput, RecurrentQNetwork
@@ -207,11 +212,6 @@ def bandit_network(q_values):
     )
 
 
-def timestep_of(observation, batch):
-    false = jnp.zeros(batch, bool)
-    return TimeStep(observation, jnp.zeros(batch), false, false, false, false, {})
-
-
 def test_actors_epsilons():
     hparams = r2d2.R2D2HParams(epsilon_base=0.4, epsilon_alpha=2.0)
     epsilons = np.asarray(r2d2.actor_epsilons(hparams, 32))
@@ -224,10 +224,10 @@ def test_exploration_is_legal_uniform_and_as_frequent_as_told():
     batch, steps = 3, 4000
     mask = jnp.array([[True, False, True, True], [True] * 4, [False, True, False, False]])
     agent = q_agent(bandit_network([1.0, 9.0, 0.0, 2.0]), 4, jnp.array([0.6, 0.2, 1.0]))
-    timestep = timestep_of({"action_mask": mask}, batch)
+    moment = timestep(batch, observation={"action_mask": mask})
     params, carry = jnp.array([1.0, 9.0, 0.0, 2.0]), agent.initial_carry(batch)
     act = jax.jit(
-        jax.vmap(lambda key: agent.act(jax.random.split(key, batch), params, carry, timestep)[0])
+        jax.vmap(lambda key: agent.act(jax.random.split(key, batch), params, carry, moment)[0])
     )
     actions = np.asarray(act(jax.random.split(jax.random.key(0), steps)))
     assert actions.dtype == np.int32
@@ -256,9 +256,9 @@ def test_memory_and_last_action_are_cleared_at_trial_starts():
 
     agent = q_agent(bandit_network([0.0, 0.0])._replace(step=step), 2)
     carry = r2d2.AgentCarry(jnp.zeros((2, 1)), jnp.array([1, 1]))
-    timestep = timestep_of(jnp.zeros((2, 3)), 2)
-    timestep = timestep._replace(trial_start=jnp.array([True, False]), reward=jnp.array([0.0, 2.0]))
-    agent.act(jax.random.split(jax.random.key(0)), None, carry, timestep)
+    begun, reward = jnp.array([True, False]), jnp.array([0.0, 2.0])
+    moment = timestep(2, observation=jnp.zeros((2, 3)), trial_start=begun, reward=reward)
+    agent.act(jax.random.split(jax.random.key(0)), None, carry, moment)
     np.testing.assert_array_equal(calls["inputs"].last_action, [-1, 1])
     np.testing.assert_array_equal(calls["inputs"].last_reward, [0, 2])
     np.testing.assert_array_equal(calls["start"], [True, False])
@@ -769,18 +769,8 @@ def test_replay_holds_what_its_name_says():
     assert (np.asarray(items.action[:3]) != np.asarray(before.replay.items.action[:3])).any()
 
 
-def test_double_precision_is_one_float_type_throughout():
+def test_auxiliary_losses_are_of_the_one_float_type():
     with jax.enable_x64(True):
-        config = dataclasses.replace(BASE, target="polyak", rescale=True)
         vec = gpicljax.VectorEnv(ENV, ACTORS, resets="fresh")
-        trainer = r2d2.make(config, vec, as_network(MODULE), (AUXILIARY,))
-        state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS)
-        # Tracing is enough: scans refuse a carry that changes its type.
-        after, metrics = jax.eval_shape(trainer.update, state)
-    assert jax.tree.map(lambda x: x.dtype, after) == jax.tree.map(lambda x: x.dtype, state)
-    single = [
-        jax.tree_util.keystr(path)
-        for path, leaf in jax.tree_util.tree_leaves_with_path((state, metrics))
-        if leaf.dtype == jnp.float32
-    ]
-    assert single == ["[0].replay.priorities", "[0].replay.highest"]
+        trainer = r2d2.make(BASE, vec, as_network(MODULE), (AUXILIARY,))
+        assert_one_float_type(trainer, HPARAMS, (".replay.priorities", ".replay.highest"))

@@ -12,7 +12,6 @@ from agent_checks import assert_resumes_exactly, assert_seeds_are_the_seeds_alon
 from flax import struct
 from lottery import ENV
 from untasked import Untasked
-from variants import daily
 
 import gpicljax
 from gpicljax import spaces
@@ -436,16 +435,6 @@ def test_seeds_under_vmap_are_the_seeds_alone(name):
     init, update = compile_trainer(name)
     trainer = trainer_of(name)
     assert_seeds_are_the_seeds_alone(trainer, init, update, HPARAMS[name], atol=1e-4)
-
-
-@pytest.mark.parametrize("name", daily(["sac"], ALGORITHMS))
-def test_double_precision_is_one_float_type_throughout(name):
-    with jax.enable_x64(True):
-        trainer = trainer_of(name, n_step=2, normalise_observations=True)
-        state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS[name])
-        after, metrics = jax.eval_shape(trainer.update, state)
-    assert jax.tree.map(lambda x: x.dtype, after) == jax.tree.map(lambda x: x.dtype, state)
-    assert jnp.float32 not in {leaf.dtype for leaf in jax.tree.leaves((state, metrics))}
 
 
 def test_the_replay_is_changed_in_place():

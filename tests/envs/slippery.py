@@ -27,8 +27,14 @@ def assert_slips_have_their_probabilities(env, task, key):
         assert (np.abs(shares - expected) <= error + 1e-9).all(), (rate, shares)
 
 
-def assert_transition_is_move_with_a_drawn_slip(env, task, key):
-    _, state = env.reset(key, task)
-    for k in jax.random.split(key, 5):
-        slip = env.draw_noise(k, state, task)
-        assert env.transition(k, state, 1, task).state == env.move(state, 1, slip, task).state
+def assert_actions_are_permuted(env, tasks, place, moves, key):
+    """Tasks have all orders of the four actions, which move by them from an inner cell."""
+    assert (np.sort(tasks.directions, axis=-1) == np.arange(4)).all()
+    assert len(np.unique(tasks.directions, axis=0)) == 24
+    task = jax.tree.map(lambda x: x[0], tasks)
+    middle = env.with_physical_state(env.initial(key, task), jnp.array(place, float))
+    for action, direction in enumerate(task.directions.tolist()):
+        moved = env.transition(key, middle, jnp.int32(action), task)
+        expected = [place[axis] + moves[direction][axis] for axis in range(2)]
+        assert env.physical_state(moved.state).tolist() == expected
+    assert "actions mean" in env.describe(middle, task)

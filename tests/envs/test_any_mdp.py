@@ -197,27 +197,3 @@ def test_returns_are_those_of_random_play_and_of_an_oracle(key):
         off = results[0] - results[column]
         assert abs(off.mean()) < 4 * off.std() / np.sqrt(200) + 0.02 * results[2].mean()
         assert (results[2] > results[1]).all()
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"states": (3, 8)}, r"states: got .*; accepted: 4 \.\. 8"),
-        ({"states": (8, 6)}, "states"),
-        ({"states": 9}, "states"),
-        ({"actions": 6}, r"actions: got 6; accepted: 2 \.\. 5"),
-        ({"branching": 9}, r"branching: got 9; accepted: 1 \.\. 8"),
-        ({"pitfalls": (0.0, 1.0)}, "pitfalls"),
-        ({"density": 1.5}, "density"),
-        ({"horizon": 0}, "horizon"),
-    ],
-)
-def test_bad_params(params, message):
-    with pytest.raises(ValueError, match=message):
-        gpicljax.make("AnyMDP-v0", max_states=8).make_params(**params)
-
-
-def test_bad_sizes():
-    for static in {"max_states": 3}, {"max_actions": 1}, {"num_observations": 0}, {"tries": 0}:
-        with pytest.raises(ValueError, match=next(iter(static))):
-            gpicljax.make("AnyMDP-v0", **static)

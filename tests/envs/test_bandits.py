@@ -145,24 +145,6 @@ def test_one_pull_views(key):
     assert text.endswith("if so 0.00, 1.50" + 8 * ", -1.00" + ", give or take 1.00")
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"chances": [(0.5, 1.1), (0, 1)]}, "chances.*within .0, 1"),
-        ({"chances": [(-0.1, 0.5), (0, 1)]}, "chances.*within .0, 1"),
-        ({"chances": [(0.6, 0.5), (0, 1)]}, "chances.*lowest, highest"),
-        ({"chances": [0.5, 0.5]}, "chances.*2 arms"),
-        ({"chances": [(0, 1)] * 3}, "chances.*2 arms"),
-        ({"payments": [(0, float("inf")), (0, 1)]}, "payments.*finite"),
-        ({"spread": -1.0}, "spread"),
-        ({"noise": float("nan")}, "noise"),
-    ],
-)
-def test_bad_one_pull_params(params, message):
-    with pytest.raises(ValueError, match=message):
-        OnePullBandit("TwoArmedHighLowFixed").make_params(**params)
-
-
 def test_bad_kind():
     with pytest.raises(ValueError, match="kind: .*; accepted: TwoArmedDeterministicFixed, "):
         OnePullBandit("ThreeArmed")
@@ -203,48 +185,12 @@ def test_gaussian_payments_follow_the_given_noise(key):
     assert env.describe(state, task) == text
 
 
-@pytest.mark.parametrize("env_id", ["BernoulliBandit-v0", "GaussianBandit-v0"])
-def test_transition_is_move_with_drawn_noise(env_id, key):
-    env = gpicljax.make(env_id)
-    task = env.sample_task(key, env.default_params)
-    state = env.with_physical_state(env.initial(key, task), jnp.array([7.0]))
-    assert env.physical_state(state) == 7
-    rewards = set()
-    for k in jax.random.split(key, 8):
-        drawn = env.transition(k, state, jnp.int32(3), task)
-        moved = env.move(state, jnp.int32(3), env.draw_noise(k, state, task), task)
-        assert drawn.reward == moved.reward
-        assert drawn.state.pulls == 8
-        rewards.add(float(drawn.reward))
-    assert len(rewards) > 1
-
-
 def test_a_bernoulli_arm_pays_below_its_probability(key):
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
     task = env.sample_task(key, env.default_params).replace(probabilities=jnp.array([0.3, 0.6]))
     state = env.initial(key, task)
     for arm, luck, reward in ((0, 0.29, 1), (0, 0.31, 0), (1, 0.59, 1), (1, 0.61, 0)):
         assert env.move(state, jnp.int32(arm), jnp.asarray(luck), task).reward == reward
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"low": 1.0}, "low"),
-        ({"low": float("-inf")}, "low"),
-        ({"spread": -0.1}, "spread"),
-        ({"noise": -0.1}, "noise"),
-        ({"horizon": 0}, "horizon"),
-    ],
-)
-def test_bad_gaussian_params(params, message):
-    with pytest.raises(ValueError, match=message):
-        gaussian(**params)
-
-
-def test_bad_num_arms():
-    with pytest.raises(ValueError, match="num_arms: got 0; accepted: an integer from 1 to 65536"):
-        gaussian(num_arms=0)
 
 
 # Bandits with a context ------------------------------------------------------------------------
@@ -288,7 +234,61 @@ def test_contextual_payments_follow_weights_and_noise(key):
     for luck, reward in ((chance - 0.01, 1), (chance + 0.01, 0)):
         drawn = noise.replace(payment=jnp.asarray(luck))
         assert logistic.move(state, jnp.int32(1), drawn, task).reward == reward
-    with pytest.raises(ValueError, match="payoff: got 'cubic'"):
-        gpicljax.make("ContextualBandit-v0", payoff="cubic")
-    with pytest.raises(ValueError, match="noise: got -1"):
-        linear.make_params(noise=-1.0)
+
+
+#  -------------------------------------------------------------------------------------------------
+
+
+def bandit(**params):
+    env = gpicljax.make("BernoulliBandit-v0", num_arms=4)
+    return env, env.make_params(**params)
+
+
+def test_arms_are_uniform_between_the_bounds(key):
+    env, params = bandit(low=0.2, high=0.6)
+    tasks = jax.vmap(env.sample_task, (0, None))(jax.random.split(key, 2_000), params)
+    arms = np.asarray(tasks.probabilities)
+    assert arms.min() >= 0.2
+    assert arms.max() <= 0.6
+    # Mean 0.4 with a standard error of 0.4 / sqrt(12 N), N = 2000, for each arm.
+    assert np.abs(arms.mean(0) - 0.4).max() < 4 * 0.4 / np.sqrt(12 * 2_000)
+
+
+def test_an_arm_pays_with_its_probability_and_regret_is_expected(key):
+    env, params = bandit()
+    task = env.sample_task(key, params)
+    _, state = env.reset(key, task)
+    keys = jax.random.split(key, 4_000)
+    best = task.probabilities.max()
+    pull = jax.jit(jax.vmap(env.transition, (0, None, None, None)))
+    for arm in range(4):
+        moved = pull(keys, state, jnp.int32(arm), task)
+        assert set(np.unique(moved.reward)) <= {0.0, 1.0}
+        p = float(task.probabilities[arm])
+        assert abs(moved.reward.mean() - p) < 4 * np.sqrt(p * (1 - p) / 4_000)
+        np.testing.assert_allclose(moved.info["regret"], best - p, rtol=1e-6)
+
+
+def test_episodes_are_truncated_at_the_horizon_and_observe_the_elapsed_fraction(key):
+    env, params = bandit(horizon=4)
+    task = env.sample_task(key, params)
+    observation, state = env.reset(key, task)
+    observations, ends = [observation], []
+    for _ in range(4):
+        step = env.step(key, state, jnp.int32(0), task)
+        state = step.state
+        observations.append(step.observation)
+        ends.append((bool(step.terminated), bool(step.truncated)))
+    np.testing.assert_allclose(np.concatenate(observations), [0, 0.25, 0.5, 0.75, 1])
+    assert ends == [(False, False)] * 3 + [(False, True)]
+
+
+def test_privileged_and_describe(key):
+    env, params = bandit(horizon=4)
+    task = env.sample_task(key, params)
+    task = task.replace(probabilities=jnp.array([0.1, 0.75, 0.75, 0.5]))
+    state = env.initial(key, task)
+    assert env.privileged(state, task)["best_arm"] == 1
+    assert env.privileged(state, task)["probabilities"].shape == (4,)
+    text = env.describe(state, task)
+    assert text == "0 of 4 pulls made; arms pay with chance 0.10, 0.75, 0.75, 0.50"

@@ -6,11 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from slippery import (
-    Slips,
-    assert_slips_have_their_probabilities,
-    assert_transition_is_move_with_a_drawn_slip,
-)
+from slippery import Slips, assert_actions_are_permuted, assert_slips_have_their_probabilities
 
 import gpicljax
 from gpicljax.environment import NO_LIMIT
@@ -102,10 +98,6 @@ def test_slips_are_drawn_with_their_probabilities(key):
     assert_slips_have_their_probabilities(*fixed_task(), key)
 
 
-def test_transition_is_move_with_a_drawn_slip(key):
-    assert_transition_is_move_with_a_drawn_slip(*fixed_task(is_slippery=True), key)
-
-
 def test_a_limit_truncates_and_its_absence_does_not(key):
     env, task = fixed_task()
     for horizon, steps, truncated in ((5, 4, True), (5, 3, False), (NO_LIMIT, NO_LIMIT, False)):
@@ -182,15 +174,7 @@ def test_smaller_corridors_are_gymnasiums_made_smaller():
 def test_permuted_actions(key):
     env = CliffWalking()
     tasks, _ = corridors(env, 200, permute_actions=True)
-    assert (np.sort(tasks.directions, axis=-1) == np.arange(4)).all()
-    assert len(np.unique(tasks.directions, axis=0)) == 24
-    task = jax.tree.map(lambda x: x[0], tasks)
-    middle = env.with_physical_state(env.initial(key, task), jnp.array([1.0, 2.0]))
-    for action, direction in enumerate(task.directions.tolist()):
-        moved = env.transition(key, middle, jnp.int32(action), task)
-        row, column = _MOVES[direction]
-        assert env.physical_state(moved.state).tolist() == [1 + row, 2 + column]
-    assert "actions mean" in env.describe(middle, task)
+    assert_actions_are_permuted(env, tasks, (1, 2), _MOVES, key)
 
 
 # Views -----------------------------------------------------------------------------------------
@@ -227,33 +211,3 @@ def test_render_shows_every_kind_of_cell_and_the_walker_moving(key):
 
 
 # Errors ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("static", [{"max_rows": 1}, {"max_columns": 1}], ids=str)
-def test_bad_caps(static):
-    with pytest.raises(ValueError, match="got 1; accepted: an integer from 2 to 512"):
-        gpicljax.make("CliffWalking-v1", **static)
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"success_rate": 1.2}, "success_rate"),
-        ({"success_rate": -0.1}, "success_rate"),
-        ({"success_rate": float("nan")}, "success_rate"),
-        ({"horizon": 0}, "horizon"),
-        ({"reward_schedule": (1.0, 0.0, 0.0)}, "reward_schedule"),
-        ({"reward_schedule": (1.0, float("inf"))}, "reward_schedule"),
-        ({"rows": 5}, r"rows.*accepted: 2 \.\. 4"),
-        ({"rows": 1}, "rows"),
-        ({"rows": (4, 3)}, "rows.*a range .lowest, highest."),
-        ({"columns": (2, 13)}, r"columns.*accepted: 2 \.\. 12"),
-        ({"columns": (2, 5, 9)}, "columns.*range"),
-        ({"cliff_rows": 4}, r"cliff_rows.*accepted: 1 \.\. 3"),
-        ({"cliff_rows": 2, "rows": (2, 4)}, r"cliff_rows.*accepted: 1 \.\. 1"),
-        ({"cliff_rows": 0}, "cliff_rows"),
-    ],
-)
-def test_bad_params(params, message):
-    with pytest.raises(ValueError, match=message):
-        CliffWalking().make_params(**params)

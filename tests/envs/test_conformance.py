@@ -384,16 +384,22 @@ def test_params(case):
         default = getattr(params, field)
         with pytest.raises(ValueError, match=f"{field}: got .*'much'.*; accepted: "):
             env.make_params(**{field: "much"})
+        if default is not None and jnp.issubdtype(default.dtype, jnp.floating):
+            with pytest.raises(ValueError, match=field):
+                env.make_params(**{field: default + np.nan})
         if default is not None and jnp.issubdtype(default.dtype, jnp.integer):
             with pytest.raises(ValueError, match=f"{field}: got .*; accepted: .*that int32 holds"):
                 env.make_params(**{field: default + 0.5})
+    if "horizon" in params.__dataclass_fields__:
+        with pytest.raises(ValueError, match="horizon: got 0; accepted: integers >= 1"):
+            env.make_params(horizon=0)
     with pytest.raises(ValueError, match="nonsense"):
         gpicljax.make(CASES[case][0], nonsense=1)
 
 
 def test_spaces_and_views(subject, key):
     env = subject.env
-    task, (_, state), _ = subject.play_randomly(make_key(0), subject.params, FEW)[0]
+    task, (_, state), last = subject.play_randomly(make_key(0), subject.params, FEW)[0]
     for space in (env.action_space(), env.observation_space()):
         assert isinstance(space, spaces.Space)
         hash(space)
@@ -417,6 +423,9 @@ def test_spaces_and_views(subject, key):
         assert vector.ndim == 1 and vector.dtype == jnp.result_type(float)
         restored = jax.eval_shape(env.with_physical_state, state, vector)
         chex.assert_trees_all_equal_shapes_and_dtypes(restored, state)
+        vector = env.physical_state(last.state)
+        restored = env.with_physical_state(state, vector)
+        np.testing.assert_allclose(env.physical_state(restored), vector, rtol=1e-6, atol=1e-6)
     else:
         with pytest.raises(NotImplementedError, match=f"{env.name} has no physical_state"):
             env.physical_state(state)

@@ -176,13 +176,3 @@ def test_views():
     # The key's cell changes when it is taken, and the door's when it is opened.
     assert changed[0][:48, :48].any() and not changed[0][48:].any()
     assert changed[1][96:, 96:].any() and not changed[1][:96].any()
-
-
-@pytest.mark.parametrize("env_id", ["DarkRoom-v0", "KeyToDoor-v0"])
-def test_bad_rooms(env_id):
-    with pytest.raises(ValueError, match="size: got 1"):
-        gpicljax.make(env_id, size=1)
-    env = gpicljax.make(env_id, size=4)
-    for params in {"size": 5}, {"size": 1}, {"horizon": 0}:
-        with pytest.raises(ValueError, match=next(iter(params))):
-            env.make_params(**params)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import gpicljax
 from gpicljax.envs._gpu import in_kernel
 from gpicljax.envs._stages import run_apart, run_kernel
 from gpicljax.envs.lunar_lander import physics, scene
@@ -268,17 +267,6 @@ def shift_craft(env, state, dx, dy, vx=0.0, vy=0.0):
     return env.with_physical_state(state, vector)
 
 
-@pytest.mark.slow
-def test_transition_is_move_with_drawn_dispersion(key):
-    env, move, _, task, state = lone()
-    dispersion = jax.random.uniform(key, (2,), state.world.pose.dtype, -1.0, 1.0)
-    moved = env.transition(key, state, jnp.int32(2), task)
-    expected = move(state, jnp.int32(2), dispersion, task)
-    np.testing.assert_allclose(moved.state.world.velocity, expected.state.world.velocity, rtol=1e-5)
-    redrawn = env.transition(jax.random.key(9), state, jnp.int32(2), task)
-    assert (redrawn.state.world.velocity[:, 0] != moved.state.world.velocity[:, 0]).any()
-
-
 def test_leaving_the_screen_ends_the_episode_and_nothing_moves_any_more():
     env, move, _, task, state = lone()
     state = shift_craft(env, state, 9.9, 0.0, vx=5.0)
@@ -449,25 +437,3 @@ def test_render_shows_the_craft_where_it_is():
     ground, sky = pictures[0][-1], pictures[0][0]
     assert (ground.mean(-1) > 100).all()
     assert (sky.mean(-1) < 60).all()
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"gravity": 1.0}, r"gravity: got \[1.0, 1.0\]; .* within \(-12, 0\)"),
-        ({"gravity": (-5.0, -6.0)}, "gravity: .* a range .lowest, highest."),
-        ({"gravity": (-5.0, -4.0, -3.0)}, "gravity: .* a number or a range"),
-        ({"wind_power": -1.0}, "wind_power: .* >= 0"),
-        ({"first_force": -1.0}, "first_force"),
-        ({"roughness": 1.5}, "roughness"),
-        ({"horizon": 0}, "horizon"),
-    ],
-)
-def test_bad_parameters(params, message):
-    with pytest.raises(ValueError, match=message):
-        LunarLander().make_params(**params)
-
-
-def test_bad_static_configuration():
-    with pytest.raises(ValueError, match="continuous"):
-        gpicljax.make("LunarLander-v3", continuous="yes")

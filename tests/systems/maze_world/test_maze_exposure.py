@@ -91,12 +91,3 @@ def test_a_window_that_walls_do_not_limit():
             x, y = np.indices((9, 9))
             expected = np.maximum(abs(x - cell[0]), abs(y - cell[1])) <= radius
             np.testing.assert_array_equal(shown, expected)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [({"columns": 0}, "columns: got 0"), ({"field_of_view": 180}, "180"), ({"poses": "x"}, "'x'")],
-)
-def test_bad_input(wrong, named):
-    with pytest.raises(ValueError, match=named):
-        exposure.seen_by_rays(jnp.ones((7, 7), bool), jnp.ones(2), 0.0, 6.0, **wrong)

@@ -13,7 +13,7 @@ from slow_ray_caster import from_arrays, look, make_bar, make_task
 from variants import daily
 
 from gpicljax.systems.maze_world.env import first_person, ray_caster, textures
-from gpicljax.systems.maze_world.env.first_person import Bar, Camera, render
+from gpicljax.systems.maze_world.env.first_person import Camera, render
 
 GOLDEN = Path(__file__).parent / "golden"
 BATCH = 60
@@ -399,24 +399,3 @@ def test_pictures_seen_before(size):
     assert np.mean(away <= 1) > 0.998
     for frame, view in zip(frames, views, strict=True):
         assert np.mean(np.abs(frame - look(camera, *view)).max(-1) <= 1) > 0.97
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"height": 0}, "resolution"),
-        ({"width": -1}, "resolution"),
-        ({"field_of_view": 0.0}, "field_of_view"),
-        ({"field_of_view": 175.0}, "field_of_view"),
-        ({"textures": "defualt"}, "did you mean 'default'"),
-    ],
-)
-def test_bad_cameras_are_refused(settings, named):
-    with pytest.raises(ValueError, match=named):
-        Camera(**settings)
-
-
-def test_cameras_are_values():
-    assert Camera() == Camera(128, 128, 108.0, "default")
-    assert hash(Camera()) == hash(Camera(128, 128, 108.0, "default"))
-    assert isinstance(make_bar(), Bar)

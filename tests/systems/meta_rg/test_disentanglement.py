@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from gpicljax.systems.meta_rg.measures.disentanglement import (
     modularity,
     mutual_information_gap,
 )
+from gpicljax.systems.meta_rg.studies.meta_rg_stimuli import program as meta_rg_stimuli
 
 VALUES, DIMS = 5, 3
 
@@ -155,3 +157,18 @@ def test_bad_input_is_refused(case):
     call, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
         call(*toy())
+
+
+# Measures of disentangled stimuli, as a user asks for them, and refusals --------------------------
+
+
+def test_measures_are_tabled(tmp_path):
+    outcome = meta_rg_stimuli.main(
+        ["--values=3", "--samples=2", "--rows=0", "--structures=2", f"--runs-dir={tmp_path}"]
+    )
+    results = json.loads((outcome.run.path / "summary.json").read_text())["results"]
+    assert set(results) == {"scs, O = 2, all", "mhe, O = 1, all"}
+    for measures in results.values():
+        assert set(measures) == set(meta_rg_stimuli.MEASURES)
+    assert min(results["scs, O = 2, all"]["FactorVAE score"]) == 1
+    assert "| scs | 2 | all |" in (outcome.run.path / "summary.md").read_text()

@@ -6,6 +6,7 @@ import re
 import jax
 import numpy as np
 import pytest
+from variants import daily
 
 import gpicljax
 from gpicljax.llm.chat import FakeModel
@@ -116,23 +117,17 @@ def test_episodes_are_played_by_models(tmp_path):
         play_listener(jax.random.key(0), vec, model, tmp_path / "wrong")
 
 
-@pytest.mark.parametrize(
-    ("stimulus", "looks", "pattern"),
-    [
-        (
-            "categorical",
-            "a letter for each dimension",
-            r"you see \[[A-Z], [A-Z], [A-Z]\], and hear",
-        ),
-        (
-            "pseudoword",
-            "a word for each dimension",
-            r"you see \[[a-z]{4}, [a-z]{4}, [a-z]{4}\], and",
-        ),
-    ],
-)
-def test_a_listener_without_numbers_and_the_rule_beside_it(stimulus, looks, pattern, tmp_path):
+NAMES = {
+    "categorical": ("a letter for each dimension", "[A-Z]"),
+    "pseudoword": ("a word for each dimension", "[a-z]{4}"),
+}
+
+
+@pytest.mark.parametrize("stimulus", daily(["pseudoword"], NAMES))
+def test_a_listener_without_numbers_and_the_rule_beside_it(stimulus, tmp_path):
     """Names reach the model as text; the nearest-stimulus rule plays the very same games."""
+    looks, name = NAMES[stimulus]
+    pattern = rf"you see \[{name}, {name}, {name}\], and hear"
     env = gpicljax.make("MetaRG-v1", stimulus=stimulus, max_values=3)
     vec, requests = VectorEnv(env, 4, resets="fresh"), []
 

@@ -5,12 +5,10 @@ import importlib
 import inspect
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-import pytest
-
 from gpicljax import agents
 from gpicljax.checks import Range, field_annotations, fits, in_words
 from gpicljax.runs.config import RunConfig
-from gpicljax.studies.registry import STUDIES, run_study
+from gpicljax.studies.registry import STUDIES
 
 
 def configs():
@@ -68,40 +66,3 @@ def test_infinity_is_a_number_only_where_it_means_no_limit():
     assert not fits(infinity, Annotated[float, Range()])
     hparams = field_annotations(agents.PPOHParams)
     assert fits(infinity, hparams["max_gradient_norm"]) and fits(infinity, hparams["value_clip"])
-
-
-@pytest.mark.parametrize(
-    "study, arguments, words",
-    [
-        ("train_agent", "--hparams.max-gradient-norm -1", "accepted: a finite number above 0, or"),
-        ("train_agent", "--hparams.value-clip nan", "--hparams.value-clip: got nan"),
-        ("train_agent", "--sweep max_gradient_norm=-1", "sweep: max_gradient_norm: got -1"),
-        ("meta_language", "--hparams.adam-b1 2", "got 2.0; accepted: a number within [0, 1)"),
-        ("meta_language", "--hparams.adam-b2 1", "got 1.0; accepted: a number within [0, 1)"),
-        ("meta_language", "--hparams.warmup-updates -5", "got -5; accepted: an integer from 0"),
-        ("meta_language", "--evaluation-context 15", "got 15; accepted: an integer >= 16"),
-        ("maze_world", "--weights.policy -1", "--weights.policy: got -1.0; accepted: a finite"),
-        ("maze_world", "--weights.image inf", "--weights.image: got inf; accepted: a finite"),
-        ("maze_world", "--model.noise -1", "noise: got -1.0; accepted: a finite number >= 0"),
-        ("maze_world", "--evaluation-densities 5", "accepted: a tuple, each entry a number within"),
-        ("maze_world", "--rules", "--rules: got (); accepted: at least one"),
-        ("maze_world", "--acting", "--acting: got (); accepted: at least one"),
-        ("maze_world", "--marks", "--marks: got (); accepted: at least one"),
-        ("maze_world", "--autoencoder-preset none", "--autoencoder-preset: got 'none'"),
-        ("maze_world", "--evaluation-length 3 --marks 1 --horizon 1", "got 3; accepted: 4 or more"),
-        ("meta_rg", "--network.heads 0", "heads: got 0; accepted: an integer from 1"),
-        ("meta_rg", "--network.encoded colour", "--network.encoded: got 'colour'"),
-        ("recall", "--network.compare colour", "--network.compare: got 'colour'"),
-        ("meta_rg_stimuli", "--rows 1", "--rows: got (1,); accepted: 0, or 2 and more"),
-        ("gradual_learning", "--network.heads 0", "heads: got 0; accepted: an integer from 1"),
-        ("in_context_rl", "--tests", "--tests: got (); accepted: at least one"),
-        ("in_context_rl_train", "--actions 1", "--actions: got 1; accepted: an integer >= 2"),
-        ("in_context_rl_train", "--network.tables.code", "code: got (); accepted: at least one"),
-    ],
-)
-def test_what_would_fail_later_is_refused_first(study, arguments, words, capsys, tmp_path):
-    with pytest.raises(SystemExit, match="2"):
-        run_study(study, [*arguments.split(), f"--runs-dir={tmp_path}"])
-    output = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert words in output and "Traceback" not in output
-    assert list(tmp_path.iterdir()) == []

@@ -8,30 +8,11 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from small_studies import SMALL, small_flags
 from variants import daily
 
 from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.studies.registry import STUDIES, run_study
-
-SMALL = {
-    "train_agent": "--env=FrozenLake-v1 --env-options=is_slippery=False --algo=q-learning"
-    " --num-envs=8 --observations=2048 --agent.unroll=32 --probe-episodes=4"
-    " --evaluation-episodes=8 --evaluation-steps=100",
-    "meta_rg": "--observations=10240 --bank-size=64 --probe-episodes=16 --evaluation-episodes=32"
-    " --network.heads=2 --network.slots=16 --network.predictor=16 --network.head=16"
-    " --agent.batch-size=8",
-    "meta_rg_players": "--observations=8192 --probe-episodes=8 --evaluation-episodes=8"
-    " --agent.batch-size=2",
-    "recall": "--vmax=3 --observations=5120 --probe-episodes=8 --evaluation-episodes=32"
-    " --network.encoder=8 --network.mixer=8 --network.core=8 --agent.batch-size=8",
-    "meta_language": "--model.layers=2 --model.width=16 --model.heads=2 --context=32"
-    " --agent.batch-size=4 --observations=512 --evaluation-orders 2 3 --evaluation-context=288"
-    " --evaluation-sequences=4 --text-windows=3 --demonstrations=2",
-    "maze_world_autoencoder": "--size=7 --landmarks=2 --resolution 16 16 --demonstration.length=6"
-    " --mazes=2 --frames=3 --model.latent=4 --model.width=8 --observations=72"
-    " --evaluation-mazes=3 --evaluation-frames=5",
-}
-"""Flags that make a training as small as its tables allow."""
 
 
 def program_of(study):
@@ -46,6 +27,10 @@ def test_presets_are_sound(study):
             options = LanguageModelOptions("http://127.0.0.1/v1", prompts=("raw",))
             config = dataclasses.replace(config, llm=options)
         config.validate()
+        if study == "meta_rg_players":
+            assert program_of(study).build(config).cells
+        if study == "meta_rg" and not preset.startswith("paper"):
+            assert config.observations % config.log_lines == 0
 
 
 def records(run):
@@ -60,8 +45,8 @@ def results(run):
 
 @pytest.mark.parametrize("study", daily(["train_agent"], SMALL))
 def test_a_study_runs_stops_and_goes_on(study, tmp_path, capsys):
-    flags = [*SMALL[study].split(), "--seeds=2", "--log-lines=2", "--checkpoint-every=1"]
-    flags += ["--no-progress", f"--runs-dir={tmp_path / 'whole'}"]
+    flags = small_flags(study, "--seeds=2 --log-lines=2 --checkpoint-every=1")
+    flags += [f"--runs-dir={tmp_path / 'whole'}"]
 
     run_study(study, [*flags, "--dry-run"])
     assert "parameters" in capsys.readouterr().out and not list(tmp_path.iterdir())

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from gpicljax.runs import load_agent, shipped_model
-from gpicljax.runtime import parse
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.tasks import ARITHMETIC_NAMES, BLOCKS_NAMES, NAMES
@@ -142,39 +141,6 @@ def test_hints_are_reported_where_both_task_sets_are_measured():
     assert gain is not None and gain.ratio == 2
     assert "2.00 times as fast" in hints_text(gain) and "a sign of" in hints_text(gain)
     assert played._replace(curriculum=TASKS).gain_from_hints(np.ones(3)) is None
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--curriculum", "micro99"], "micro99"),
-        (["--curriculum", "micro1", "micro1", "--targets", "micro1"], "no task set twice"),
-        (["--targets", "micro20"], "targets: got"),
-        (["--elsewhere", "micro99"], "micro99"),
-        (["--elsewhere", "micro1"], "task sets that are not taught"),
-        (["--parallel", "12"], "parallel: got 12; accepted: a multiple of agent.minibatches = 8"),
-        (["--env.permutation", "0", "0", "0", "0"], "permutation: got (0.0, 0.0, 0.0, 0.0)"),
-        (["--start-from", "/nowhere"], "start-from: got '/nowhere'; accepted: an existing"),
-        (["--start-from", "/tmp", "--learner", "r2d2"], "start-from: got '/tmp'; accepted: None"),
-    ],
-)
-def test_refusals(flags, message, capsys):
-    with pytest.raises(SystemExit):
-        parse(PRESETS, flags, prog="gradual_learning.py")
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--learner=recurrent-ppo", "--ppo.minibatches=5"], "minibatches: got 5"),
-        (["--learner=r2d2", "--q-network.memory=transformer"], "--r2d2.carries: got 'stored'"),
-    ],
-)
-def test_sizes_that_contradict_each_other_are_refused(flags, message, capsys):
-    with pytest.raises(SystemExit):
-        gradual_learning.main([*flags, "--dry-run"])
-    assert message in capsys.readouterr().err
 
 
 TWO = ["micro1", "micro4"]

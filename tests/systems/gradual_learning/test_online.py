@@ -4,9 +4,11 @@ import dataclasses
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gpicljax.agents.combinators import by_block
 from gpicljax.interface import TimeStep
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
@@ -23,20 +25,19 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives imp
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.report import report
 
-
-def play_online(learner, names, horizon, streams=4):
-    curriculum = Curriculum(names)
-    env = ByteStream(max_tasks=len(names), families=curriculum.families)
-    tasks = streams_of(jax.random.key(5), env, [curriculum] * streams, horizon)
-    agent = online_learner(learner)
-    return play_streams(jax.random.key(6), env, agent, (), tasks, horizon)
+SMALL = ["--seeds=2", "--budget=60", "--checkpoints=60", "--curriculum", "micro1"]
+SMALL += ["--methods", "frozen", "--learner.memory=32"]
 
 
 def test_it_clears_task_sets_and_with_frozen_weights_none():
-    names, learner = ("micro1", "micro4"), LearnerConfig(memory=128)
-    assert np.asarray(play_online(learner, names, 1_200).cleared).tolist() == [2, 2, 2, 2]
+    curriculum, learner = Curriculum(("micro1", "micro4")), LearnerConfig(memory=128)
     frozen = dataclasses.replace(learner, learning_rate=0.0)
-    assert np.asarray(play_online(frozen, names, 1_200).cleared).tolist() == [0, 0, 0, 0]
+    agent = by_block([online_learner(learner), online_learner(frozen)], [4, 4])
+    env = ByteStream(max_tasks=2, families=curriculum.families)
+    keys = jnp.tile(jax.random.split(jax.random.key(5), 4), 2)
+    tasks = streams_of(keys, env, [curriculum] * 8, 1_200)
+    played = play_streams(jax.random.key(6), env, agent, (), tasks, 1_200)
+    assert np.asarray(played.cleared).tolist() == [2] * 4 + [0] * 4
 
 
 def test_a_new_stream_begins_anew_and_streams_do_not_depend_on_one_another():
@@ -75,8 +76,7 @@ def test_the_tables_count_what_streams_cleared():
 
 
 def test_a_run_is_written_gone_on_with_and_not_written_over(tmp_path, capsys, monkeypatch):
-    flags = [f"--runs-dir={tmp_path}", "--seeds=2", "--budget=60", "--checkpoints=60"]
-    flags += ["--curriculum", "micro1", "--methods", "frozen", "--learner.memory=32"]
+    flags = [*SMALL, f"--runs-dir={tmp_path}"]
     assert program.main([*flags, "--dry-run"]) == {}
     lives_by_method = program.main(flags)
     assert lives_by_method["frozen"].finished.shape == (2, 1)
@@ -117,9 +117,7 @@ def test_what_cannot_be_played_is_refused(fields, message):
 def test_what_does_not_fit_into_memory_is_refused_before_it_begins(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
     with pytest.raises(SystemExit, match="1"):
-        program.main(
-            ["--curriculum", "micro1", "--budget=60", "--checkpoints=60", f"--runs-dir={tmp_path}"]
-        )
+        program.main([*SMALL, f"--runs-dir={tmp_path}"])
     error = capsys.readouterr().err
     assert "GiB of the 0.00 GiB free" in error and error.count("\n") == 1
     assert not [*tmp_path.rglob("*_0.json"), *tmp_path.rglob("streams")]

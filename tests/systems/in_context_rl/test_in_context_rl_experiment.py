@@ -6,6 +6,7 @@ import re
 import jax
 import numpy as np
 import pytest
+from small_studies import small_flags
 
 from gpicljax import registration
 from gpicljax.llm.chat import Message
@@ -29,20 +30,7 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train.program import observations_of
 
-TINY = [
-    "--actions=20",
-    "--num-envs=16",
-    "--observations=336",
-    "--log-lines=1",
-    "--replicas=64",
-    "--network.tables.code",
-    "8",
-    "4",
-    "--network.tables.embedding=8",
-    "--network.tables.sizes=8",
-    "--network.tables.readout=8",
-    "--no-progress",
-]
+TINY = small_flags("in_context_rl_train")
 
 
 def train(folder, family, learner, *more):

@@ -97,21 +97,3 @@ def test_for_real(tmp_path, capsys):
     env, params, settings = stored.from_metadata(reader.about)
     assert len(reader) == 12 and env.size == 9 and settings.length == 12
     assert [round(float(p.density), 2) for p in params] == [0.2, 0.36]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["--episodes=0"], "episodes"),
-        (["--size=8"], "size: got 8"),
-        (["--densities", "2"], "densities"),
-        (["--seeds=3"], "seeds"),
-        (["--demonstration.length=0"], "length"),
-        (["--demonstration.epsilon", "0.5", "0.1"], "epsilon"),
-    ],
-)
-def test_refuses_bad_flags(arguments, word, tmp_path, capsys):
-    with pytest.raises((SystemExit, ValueError)) as stop:
-        maze_world_data.main([*TINY, f"--out={tmp_path / 'mazes'}", *arguments])
-    text = capsys.readouterr().err if isinstance(stop.value, SystemExit) else str(stop.value)
-    assert word in text and not (tmp_path / "mazes").exists()

@@ -10,6 +10,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from small_studies import small_flags
 
 from gpicljax.data.shards import ShardWriter
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
@@ -28,27 +29,7 @@ from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
     program as maze_world_autoencoder,
 )
 
-TINY = [
-    "--contexts",
-    "0",
-    "1",
-    "--model.layers=1",
-    "--model.width=16",
-    "--model.heads=2",
-    "--resolution=16",
-    "--demonstration.length=16",
-    "--agent.batch-size=2",
-    "--group=1",
-    "--observations=128",
-    "--log-lines=2",
-    "--sequences=4",
-    "--evaluation-tasks=4",
-    "--marks",
-    "1",
-    "4",
-    "--horizon=4",
-    "--no-progress",
-]
+TINY = small_flags("maze_world")
 
 
 @pytest.fixture(scope="module")
@@ -208,25 +189,6 @@ def test_damaged_episodes_are_refused(pictures, mazes, tmp_path, capsys):
     with pytest.raises(SystemExit):
         maze_world.main([*TINY, f"--autoencoder={pictures}", f"--data={copy}", "--dry-run"])
     assert f"error: {copy}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--contexts", "1", "1"], "contexts: got (1, 1); accepted: different ones"),
-        (["--no-train"], "train: got False; accepted: True, without start_from"),
-        (["--group=3"], "group: got 3; accepted: a divisor of"),
-        (["--own-groups=3"], "own-groups: got 3; accepted: 0 .. 2, the groups of a batch"),
-        (["--own-groups=1"], "own-groups: got 1; accepted: 0, for several models"),
-        (["--marks", "0"], "marks: got (0,); accepted: a tuple, each entry an integer >= 1"),
-        (["--autoencoder", "/nowhere"], "autoencoder: got '/nowhere'; accepted: an existing"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(flags, message, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        maze_world.main([*flags, "--dry-run"])
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
 
 
 def test_an_autoencoder_of_other_pictures_is_refused(pictures, capsys):

@@ -1,31 +1,17 @@
 """The listener experiment as a user runs it, at toy sizes; and what it refuses."""
 
-import dataclasses
 import json
 import re
 
 import jax
 import numpy as np
 import pytest
+from small_studies import small_flags
 
 from gpicljax.runs import load_agent
 from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
 
-TINY = [
-    "--seeds=2",
-    "--observations=10240",
-    "--log-lines=2",
-    "--checkpoint-every=1",
-    "--bank-size=64",
-    "--probe-episodes=16",
-    "--evaluation-episodes=32",
-    "--network.heads=2",
-    "--network.slots=16",
-    "--network.predictor=16",
-    "--network.head=16",
-    "--agent.batch-size=8",
-    "--no-progress",
-]
+TINY = small_flags("meta_rg", "--seeds=2 --log-lines=2 --checkpoint-every=1")
 
 
 @pytest.fixture(scope="module")
@@ -104,39 +90,6 @@ def test_refuses_to_resume_another_configuration(finished_run, capsys):
         meta_rg.main([*TINY, f"--runs-dir={finished_run[0]}", "--resume", "--vmax=4"])
     assert stop.value.code == 1
     assert "game.max_values" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["--seeds", "0"], "seeds"),
-        (["--preset", "quik"], "quick"),
-        (["--vmin", "4", "--vmax", "3"], "min"),
-        (["--vmax", "7"], "vocab_size"),
-        (["--shots", "0"], "shots"),
-        (["--distractors", "9"], "game.num_distractors: got 9"),
-        (["--game.num-rounds", "0"], "game.num_rounds: got 0"),
-        (["--agent.unroll", "0"], "unroll"),
-        (["--auxiliary", "none"], "compare"),
-        (["--env", "MetaRG-v9"], "env"),
-        (["--network.memory", "transformer"], "carries"),
-        (["--network.event-when", "round"], "event_when"),
-        (["--network.core", "20"], "core"),
-    ],
-)
-def test_refuses_bad_arguments_before_compiling(arguments, word, capsys, tmp_path):
-    with pytest.raises((SystemExit, ValueError)) as stop:
-        meta_rg.main([*arguments, f"--runs-dir={tmp_path}"])
-    message = capsys.readouterr().err + str(stop.value)
-    assert word in message.replace("-", "_")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("preset", meta_rg.PRESETS)
-def test_presets_are_consistent(preset):
-    config = dataclasses.replace(meta_rg.PRESETS[preset], preset=preset)
-    config.validate()
-    assert config.observations % config.log_lines == 0 or preset.startswith("paper")
 
 
 def test_paper_presets_have_the_paper_s_sizes():

@@ -73,19 +73,3 @@ def test_ctrl_c_writes_the_cells_that_are_whole(tmp_path, capsys, monkeypatch):
     assert error.value.code == 130 and "goes on where it was left" in output
     written = [path.read_text() for path in tmp_path.rglob("*.md")]
     assert any("O=1 S=1 same first" in text for text in (*written, output))
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--env", "Recall-v0"], "env: got 'Recall-v0'"),
-        (["--shots", "0"], "shots: got"),
-        (["--values", "1"], "values: got 1"),
-        (["--llm.prompts", "rude"], "--llm.prompts: got 'rude'"),
-        (["--llm.endpoint", "http://127.0.0.1:9/v1"], "--llm.endpoint: got 'http://127.0.0.1:9"),
-    ],
-)
-def test_bad_flags_are_refused(flags, message, capsys):
-    with pytest.raises(SystemExit) as error:
-        experiment.main(flags)
-    assert error.value.code == 2 and message in capsys.readouterr().err

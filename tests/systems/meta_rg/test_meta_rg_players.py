@@ -4,41 +4,15 @@ import json
 
 import jax.numpy as jnp
 import pytest
+from small_studies import small_flags
 from variants import daily
 
 from gpicljax.systems.meta_rg.studies.meta_rg_players import program as meta_rg_players
 from gpicljax.systems.meta_rg.studies.meta_rg_players import report as players_report
-from gpicljax.systems.meta_rg.studies.meta_rg_players.config import PRESETS
 
-TINY = [
-    "--seeds=2",
-    "--vmax=2",
-    "--log-lines=2",
-    "--probe-episodes=8",
-    "--evaluation-episodes=16",
-    "--structures=4",
-    "--taught=1",
-    "--network.heads=2",
-    "--network.predictor=8",
-    "--network.head=8",
-    "--network.slots=16",
-    "--no-progress",
-]
-SEQUENCES = [
-    "--observations=1000",
-    "--players.games=8",
-    "--players.episodes=2",
-    "--players.batch-size=2",
-    "--players.copies=2",
-    "--players.speaker-sizes=8",
-]
-AGENTS = [
-    "--observations=5120",
-    "--bank-size=64",
-    "--agent.replay-capacity=64",
-    "--agent.min-replay=32",
-    "--agent.batch-size=4",
-]
+TINY = small_flags("meta_rg_players, any")
+SEQUENCES = small_flags("meta_rg_players, sequences")
+AGENTS = small_flags("meta_rg_players, agents")
 METHODS = {
     "reinforce": SEQUENCES,
     "straight-through": SEQUENCES,
@@ -75,24 +49,3 @@ def test_every_way_to_learn_runs(method, tmp_path, monkeypatch):
     assert ("posdis" in learnt) == spoken == (folder / "figures" / "languages.png").exists()
     assert (folder / "figures" / "learning.png").stat().st_size > 5_000
     assert (folder / "figures" / "episode.html").exists() == paged
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_are_wired(preset):
-    program = meta_rg_players.build(PRESETS[preset])
-    assert program.observations > 0 and program.cells
-
-
-def test_contradictions_are_refused(capsys):
-    for flags, word in (
-        (["--vmax=1"], "--game.max-values: got 1"),
-        (["--method=reinforce", "--players.copies=1"], "copies"),
-        (["--network.predictions=feedback"], "network.predictions"),
-        (["--samples=0"], "samples"),
-        (["--rounds=2"], "--game.num-rounds: got 2"),
-        (["--replies", "--method=vdn"], "--game.listener-speaks"),
-    ):
-        with pytest.raises(SystemExit) as stop:
-            meta_rg_players.main([*flags, "--dry-run"])
-        assert stop.value.code == 2
-        assert word in capsys.readouterr().err

@@ -437,7 +437,7 @@ def drawn_games(env_id, samples):
     return jax.tree.map(lambda x: x[valid], games), query[valid]
 
 
-@pytest.mark.parametrize("env_id", ["MetaRG-v0", "MetaRG-v1"])
+@pytest.mark.parametrize("env_id", daily(["MetaRG-v1"], ["MetaRG-v0", "MetaRG-v1"]))
 @pytest.mark.parametrize("samples", daily([4], [1, 4, 16]))
 def test_answers_are_balanced_and_views_are_as_often_the_same_as_stated(env_id, samples):
     games, query = drawn_games(env_id, samples)

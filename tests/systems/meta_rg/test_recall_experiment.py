@@ -5,23 +5,12 @@ import json
 import jax
 import numpy as np
 import pytest
+from small_studies import small_flags
 
 from gpicljax.runs import load_agent
 from gpicljax.systems.meta_rg.studies.recall import program as recall
 
-TINY = [
-    "--vmax=3",
-    "--seeds=2",
-    "--observations=5120",
-    "--log-lines=2",
-    "--probe-episodes=8",
-    "--evaluation-episodes=32",
-    "--network.encoder=8",
-    "--network.mixer=8",
-    "--network.core=8",
-    "--agent.batch-size=8",
-    "--no-progress",
-]
+TINY = small_flags("recall", "--seeds=2 --log-lines=2")
 
 
 @pytest.fixture(scope="module")
@@ -64,23 +53,6 @@ def test_saved_agents_load(finished_run):
     assert loaded.env == outcome.program.more
     results = json.loads((run / "summary.json").read_text())["results"]
     assert loaded.info["evaluation"]["greedy"] == results["greedy"]["second shot"][1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["--vmin", "6"], "min_values"),
-        (["--vmax", "26"], "max_values"),
-        (["--stimulus", "mhe"], "stimulus"),
-        (["--network.memory", "transformer"], "carries"),
-        (["--network.predictions", "stimulus"], "predictions"),
-    ],
-)
-def test_refuses_bad_arguments_before_compiling(arguments, word, capsys, tmp_path):
-    with pytest.raises((SystemExit, ValueError)) as stop:
-        recall.main([*arguments, f"--runs-dir={tmp_path}"])
-    assert word in (capsys.readouterr().err + str(stop.value)).replace("-", "_")
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_paper_preset_has_the_reference_s_sizes():

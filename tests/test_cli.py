@@ -92,4 +92,7 @@ def test_environments_are_a_short_table_and_details_have_an_id(capsys):
         assert any(line.startswith(f"  {env_id.rpartition('-')[0]}-v") for line in lines)
     assert cli.main(["environments", "CliffWalking-v1"]) == 0
     text = capsys.readouterr().out
-    assert all(word in text for word in ("Observations: Discrete(n=48)", "Defaults: success_rate"))
+    expected = ("Observations: Discrete(n=48)", "Actions: Discrete(n=4)", "Defaults: success_rate")
+    assert all(word in text for word in (*expected, "is_slippery"))
+    assert cli.main(["environments", "Pendulum-v2"]) == 2
+    assert "did you mean 'Pendulum-v1'" in capsys.readouterr().err

@@ -411,6 +411,9 @@ def test_carry_is_strong_and_stable(kind, key):
     stepped = jax.eval_shape(vec.step, vstate, actions)
     renewed = jax.eval_shape(vec.renew, *stepped)
     assert types((vstate, timestep)) == types(stepped) == types(renewed)
+    chex.assert_tree_shape_prefix(timestep, (4,))
+    for flag in ("terminated", "truncated", "episode_start", "trial_start"):
+        assert getattr(timestep, flag).dtype == bool
 
 
 def test_the_step_contains_no_generation_when_synchronous(key):
@@ -432,7 +435,6 @@ def test_the_step_contains_no_generation_when_synchronous(key):
     [
         ({"num_envs": 0}, "num_envs: got 0"),
         ({"episodes_per_trial": 0}, "episodes_per_trial: got 0"),
-        ({"resets": "bank", "bank_size": 0}, "bank_size: got 0"),
         ({"group": 0}, "group: got 0"),
         ({"resets": "sometimes"}, "resets: got 'sometimes'"),
         ({"renew_share": 1.5}, "renew_share: got 1.5"),
@@ -446,23 +448,6 @@ def test_the_step_contains_no_generation_when_synchronous(key):
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         batch(**arguments)
-
-
-def test_actions_of_another_batch_size_are_refused(key):
-    programs = programs_of()
-    vstate, _ = programs.init(key)
-    with pytest.raises(ValueError, match=r"actions: got int32\[3\]; accepted: int32\[4\]"):
-        programs.vec.step(vstate, jnp.zeros(3, jnp.int32))
-
-
-def test_time_steps_have_the_batch_axis_and_their_types(kind, key):
-    programs = programs_of(**kind)
-    vstate, first = programs.init(key)
-    _, second = programs.step(vstate, jnp.zeros(4, jnp.int32))
-    chex.assert_trees_all_equal_shapes_and_dtypes(first, second)
-    chex.assert_tree_shape_prefix(first, (4,))
-    for flag in (first.terminated, first.truncated, first.episode_start, first.trial_start):
-        assert flag.dtype == bool
 
 
 def test_batches_are_compared_by_value(key):

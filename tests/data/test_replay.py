@@ -189,18 +189,6 @@ def test_importance_weights_correct_the_mean():
     assert abs(estimates.mean() - value.mean()) < 3 * error
 
 
-def test_empty_places_are_never_drawn():
-    # Many places with priorities whose sum rounds, then empty ones.
-    draw = np.random.default_rng(0)
-    for full in (1, 37, 1000):
-        priorities = np.zeros(1024, np.float32)
-        priorities[:full] = draw.random(full) ** 8 * 1e3 + 1e-4
-        replay = r.init(item(), 1024).replace(priorities=jnp.asarray(priorities))
-        drawn = sample_many(keys(500, full), replay, 64)
-        assert int(drawn.indices.min()) >= 0 and int(drawn.indices.max()) < full
-        assert float(drawn.probabilities.min()) > 0
-
-
 def test_the_upper_end_cannot_slip_past_the_last_item(monkeypatch):
     # The largest float below 1, plus 31, rounds to 32: the very end of the total.
     monkeypatch.setattr(

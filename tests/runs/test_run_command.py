@@ -279,18 +279,7 @@ def test_a_run_without_any_file_is_none(runs):
     assert read_run(runs / "mazes" / "notes").status == "damaged"
 
 
-def test_environments_and_what_is_neither(capsys):
-    assert main(["environments"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line.startswith("  FrozenLake-v1 ")]
-    assert main(["environments", "FrozenLake-v1"]) == 0
-    output = capsys.readouterr().out
-    assert "Observations: Discrete(n=16)\n" in output and "Actions: Discrete(n=4)\n" in output
-    assert "is_slippery" in output and "success_rate" in output
-    assert main(["environments", "Pendulum-v1"]) == 0
-    assert "max_torque" in capsys.readouterr().out
-    assert main(["environments", "Pendulum-v2"]) == 2
-    assert "did you mean 'Pendulum-v1'" in capsys.readouterr().err
+def test_an_unknown_word_is_no_command():
     with pytest.raises(SystemExit) as caught:
         main(["runs", "lst"])
     assert caught.value.code == 2

@@ -154,7 +154,7 @@ LINES_OF_A_STUDY = 400
 LONGER_STUDIES = {
     "maze_world": 1235,
     "train_agent": 1160,
-    "meta_language": 1017,
+    "meta_language": 803,
     "meta_rg": 1011,
     "mental_modelling": 988,
     "gradual_learning": 967,

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from gpicljax.systems.meta_language.data.lexicon import LONGEST, sample_lexicon_text
+from gpicljax.systems.meta_language.data.training import TrainingTexts
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
 from gpicljax.systems.meta_language.measures import adaptive_ngram
-from gpicljax.systems.meta_language.studies.meta_language import program
-from gpicljax.systems.meta_language.studies.meta_language.config import QUICK
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +43,19 @@ def test_words_come_again(texts):
 
 
 def test_other_languages_have_other_scales_and_weights():
-    config = program.dataclasses.replace(QUICK, other_languages=0.5, lexicons=0.25)
     env = MetaLanguage()
+    texts = TrainingTexts(env, 512, 0, jax.random.key(1), other_languages=0.5, lexicons=0.25)
     equal = MetaLanguage(max_order=env.num_slots, slot_weights="uniform")
     keys = jax.random.split(jax.random.key(0), 400)
     params = env.default_params
     tasks = jax.vmap(env.sample_task, (0, None))(keys, params)
-    vary = functools.partial(program.vary_language, config, equal, params)
+    vary = functools.partial(texts.vary_language, equal, params)
     varied = jax.vmap(vary)(keys, tasks)
     is_other = np.asarray(varied.scale != tasks.scale)
     is_equal = np.asarray((varied.tables != tasks.tables).any((1, 2, 3)))
     assert abs(is_other.mean() - 0.5) < 0.1 and abs(is_equal.mean() - 0.25) < 0.1
     assert not (is_equal & ~is_other).any()
     assert 1 <= varied.scale[is_other].min() < 2 < 5 < varied.scale[is_other].max() <= 6
-    tokens = jnp.full((400, config.context + 1), -1)
-    mixed = jax.vmap(functools.partial(program.replace_by_lexicon, config))(keys, tokens)
+    tokens = jnp.full((400, 513), -1)
+    mixed = jax.vmap(texts.replace_by_lexicon)(keys, tokens)
     assert abs(float((mixed[:, 0] >= 0).mean()) - 0.25) < 0.1

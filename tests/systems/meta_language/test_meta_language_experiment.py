@@ -14,8 +14,10 @@ import pytest
 from gpicljax.evaluation.icl import log_bins
 from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.runs import load_language_model
-from gpicljax.systems.meta_language import measures
 from gpicljax.systems.meta_language.data.faulty_text import WORDS
+from gpicljax.systems.meta_language.measures import curves as curves_measure
+from gpicljax.systems.meta_language.measures import demonstrations as demonstration_measure
+from gpicljax.systems.meta_language.measures import nulls as measures
 from gpicljax.systems.meta_language.studies.meta_language import program as meta_language
 from gpicljax.systems.meta_language.studies.meta_language import report as meta_language_report
 from gpicljax.systems.meta_language.studies.meta_language_compare import (
@@ -104,10 +106,10 @@ def test_saved_models_are_measured_as_they_are(quick_run, tmp_path, capsys):
 
 def test_differences_are_paired_and_widen_with_seeds():
     null = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
-    mean, low, high = meta_language_report.difference([null + 0.5], null, slice(1, None))
+    mean, low, high = curves_measure.difference([null + 0.5], null, slice(1, None))
     assert (mean, low, high) == (0.5, 0.5, 0.5)
     two = [null + 0.25, null + 0.75]
-    mean, low, high = meta_language_report.difference(two, null, slice(1, None))
+    mean, low, high = curves_measure.difference(two, null, slice(1, None))
     # Student's quantile for two seeds is 12.706, and their standard error 0.25.
     assert (mean, high - mean, mean - low) == pytest.approx((0.5, 3.1765, 3.1765), rel=1e-3)
 
@@ -115,7 +117,7 @@ def test_differences_are_paired_and_widen_with_seeds():
 def test_every_model_meets_the_same_nulls_which_others_have_chosen():
     tokens = np.random.default_rng(0).integers(4, size=(6, 33))
     model = np.zeros((6, 32))
-    first, second = meta_language_report.Curves.of_models([model, model + 1], tokens, 4)
+    first, second = curves_measure.Curves.of_models([model, model + 1], tokens, 4)
     baselines = measures.nulls(tokens, 4)
     order = measures.chosen_elsewhere(baselines.ngrams, slice(30, 32))
     np.testing.assert_array_equal(first.ngram, baselines.ngrams[order, np.arange(6)])
@@ -128,14 +130,14 @@ def test_every_model_meets_the_same_nulls_which_others_have_chosen():
 
 
 def test_words_are_shown_often_enough_to_be_learnt():
-    long, _ = meta_language.demonstrations(meta_language.PRESETS["quick"])[1::2]
+    long, _ = demonstration_measure.demonstrations(16, 320, 32)[1::2]
     text = long.maps[0].decode(long.prompts[0])
     assert long.kind == "6 words" and long.prompts.shape[1] == 320
     counts = Counter(item for item in text.split(";")[:-1] if item in WORDS)
     assert len(counts) == 6 and sum(counts.values()) >= 30
-    judged, orders = meta_language_report.ngram_errors(long, 96, 32)
+    judged, orders = demonstration_measure.ngram_errors(long, 96, 32)
     assert judged.shape == (16, 2)
-    assert meta_language_report.wrong_share(judged).mean() < 20 and min(orders) >= 2
+    assert demonstration_measure.wrong_share(judged).mean() < 20 and min(orders) >= 2
 
 
 @pytest.mark.slow

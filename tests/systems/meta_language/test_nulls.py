@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.systems.meta_language import measures
+from gpicljax.systems.meta_language.measures import nulls as measures
 
 DRAW = np.random.default_rng(0)
 TEXT = DRAW.integers(4, size=(3, 40))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,38 +13,32 @@ import numpy as np
 import gpicljax
 from gpicljax.agents import sequence
 from gpicljax.agents.language_agent import LanguageModelConfig, language_agent
-from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.returns import Episode, record_episode
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language_model import language_model
 from gpicljax.networks.transformer import generate
 from gpicljax.runs import load_language_model, save_agent
 from gpicljax.runtime import Measure, Program, RunResult, Sharding, named_key, run_experiment
-from gpicljax.systems.meta_language.data.faulty_text import (
-    SUM_SYMBOLS,
-    WORDS,
-    judge_sums,
-    judge_words,
-    sums,
-    words,
-)
-from gpicljax.systems.meta_language.data.lexicon import sample_lexicon_text
-from gpicljax.systems.meta_language.data.text import SYMBOLS, SymbolMap, text_windows
-from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params, Task
-from gpicljax.systems.meta_language.measures import nats_by
-from gpicljax.systems.meta_language.studies.meta_language.config import PRESETS, Config
-from gpicljax.systems.meta_language.studies.meta_language.report import (
+from gpicljax.systems.meta_language.data.text import text_windows
+from gpicljax.systems.meta_language.data.training import TrainingTexts
+from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
+from gpicljax.systems.meta_language.measures.curves import nats_without_memory
+from gpicljax.systems.meta_language.measures.demonstrations import (
     TEMPERATURE,
     Demonstration,
+    demonstrations,
+)
+from gpicljax.systems.meta_language.measures.nulls import nats_by
+from gpicljax.systems.meta_language.studies.meta_language.config import PRESETS, Config
+from gpicljax.systems.meta_language.studies.meta_language.report import (
     Extras,
     Measures,
     report,
 )
 from gpicljax.typing import ArrayTree
 
-VOCABULARY = 32
 GENERATED = 192
-"""Tokens of each of them."""
+"""Tokens of a continuation."""
 REPLAYED = 1024
 """Tokens of an episode to be replayed, at most."""
 
@@ -66,28 +59,15 @@ class Languages(NamedTuple):
     floor: jax.Array
 
 
-def nats_without_memory(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array:
-    """Returns `nats_by` of a model with its memory cleared before every token."""
-    vocabulary = jnp.arange(VOCABULARY, dtype=jnp.int32)
-    logits, _ = network.unroll(params, None, vocabulary[None], None)
-    nats = -jax.nn.log_softmax(logits[0].astype(jnp.float32))
-    return nats[tokens[:, :-1], tokens[:, 1:]]
-
-
-def known_languages(config: Config, keys: jax.Array) -> jax.Array:
-    """Returns the keys of languages drawn from the finite set that is trained on."""
-    every = gpicljax.TaskSet.create(named_key(config.seed, "tasks"), config.tasks).keys
-    return every[jax.vmap(lambda key: jax.random.randint(key, (), 0, config.tasks))(keys)]
-
-
 def measures_of(
     config: Config,
-    env: MetaLanguage,
+    texts: TrainingTexts,
     network: Network,
     windows: np.ndarray | None,
     demonstrations: Sequence[Demonstration],
 ) -> Measures:
     """Returns the measures of every model: all seeds on the same sequences."""
+    env = texts.env
 
     def languages(
         key: jax.Array,
@@ -103,14 +83,17 @@ def measures_of(
         key, task_key = jax.random.split(root)
         task_keys = jax.random.split(task_key, config.evaluation_sequences)
         if config.tasks:
-            task_keys = jnp.where(is_familiar, known_languages(config, task_keys), task_keys)
+            task_keys = jnp.where(is_familiar, texts.known_languages(task_keys), task_keys)
         params_of = dataclasses.replace(env.default_params, min_order=low, max_order=high)
         tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params_of)
         tokens, log_probs = env.sample_sequences(
             key, tasks, config.evaluation_context, with_log_probs=True
         )
         tokens = tokens[:, 0].astype(jnp.uint8)
-        nats = nats_by(network, params, tokens), nats_without_memory(network, params, tokens)
+        nats = (
+            nats_by(network, params, tokens),
+            nats_without_memory(network, params, tokens, env.vocab_size),
+        )
         return Languages(tokens, *nats, -log_probs[:, 0])
 
     def text(key: jax.Array, params: ArrayTree, cell: ArrayTree, windows: jax.Array) -> jax.Array:
@@ -158,8 +141,16 @@ def build(config: Config) -> Program:
     options = {"slot_weights": config.slot_weights, "calibration": config.calibration}
     env = gpicljax.make("MetaLanguage-v0", **options)
     assert isinstance(env, MetaLanguage)
-    longest = max(config.context, config.evaluation_context)
-    network = language_model(config.model, VOCABULARY, longest)
+    capacity = max(config.context, config.evaluation_context)
+    network = language_model(config.model, env.vocab_size, capacity)
+    texts = TrainingTexts(
+        env,
+        config.context,
+        config.tasks,
+        named_key(config.seed, "tasks"),
+        config.other_languages,
+        config.lexicons,
+    )
     updates = config.updates(config.observations_per_update)
     # The same key is another language where orders are others: a finite set has one range of them.
     warmup = 0 if config.tasks else round(config.warmup_share * updates)
@@ -177,8 +168,7 @@ def build(config: Config) -> Program:
 
     def make(devices: int = 1, axis: str | None = None) -> Any:
         losses = [sequence.cross_entropy("nats")]
-        sample = functools.partial(sample_sequences, config, env)
-        return sequence.make(config.agent, network, sample, losses, devices, axis)
+        return sequence.make(config.agent, network, texts.sample, losses, devices, axis)
 
     trainer = make()
 
@@ -186,7 +176,8 @@ def build(config: Config) -> Program:
         state = trainer.init(key, hparams, data(jnp.zeros((), jnp.int32)))
         return state if config.start_from is None else dataclasses.replace(state, params=cell)
 
-    shown = demonstrations(config)
+    longest = min(config.evaluation_context - GENERATED, 2048)
+    shown = demonstrations(config.demonstrations, longest, env.vocab_size)
     languages_in_words = f"{config.tasks:,} different ones" if config.tasks else "each seen once"
     beyond = {
         "note": f"evaluated on {config.evaluation_context:,} tokens of context, trained on "
@@ -201,9 +192,9 @@ def build(config: Config) -> Program:
         init=init,
         update=trainer.update,
         observations=config.observations_per_update if config.train else 0,
-        cells=models_to_start_from(config, longest),
+        cells=models_to_start_from(config, capacity),
         between=lambda state: dataclasses.replace(state, data=data(state.updates)),
-        measures=measures_of(config, env, network, natural_text(config), shown),
+        measures=measures_of(config, texts, network, natural_text(config), shown),
         key_metric="nats",
         save=lambda folder, cell, **about: (
             save_agent(
@@ -214,7 +205,7 @@ def build(config: Config) -> Program:
                 env_params=env.make_params(min_order=config.orders[0], max_order=config.orders[1]),
                 num_envs=config.agent.batch_size,
                 config=LanguageModelConfig(
-                    **dataclasses.asdict(config.agent), length=config.context, capacity=longest
+                    **dataclasses.asdict(config.agent), length=config.context, capacity=capacity
                 ),
                 network=config.model,
                 tasks=config.tasks,
@@ -230,50 +221,8 @@ def build(config: Config) -> Program:
         )
         if config.train
         else None,
-        more=Extras(env, VOCABULARY, shown),
+        more=Extras(env, shown),
     )
-
-
-def sample_sequences(
-    config: Config, env: MetaLanguage, keys: jax.Array, params: Params
-) -> Sequences:
-    """Draws a sequence to learn from for each key, of a language of its own or of a finite set."""
-    task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-    if config.tasks:
-        task_keys = known_languages(config, task_keys)
-    tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params)
-    if config.other_languages:
-        # Without the oldest token, which has no influence there, tables have the same shape.
-        equal = MetaLanguage(max_order=env.num_slots, slot_weights="uniform")
-        tasks = jax.vmap(functools.partial(vary_language, config, equal, params))(task_keys, tasks)
-    tokens = env.sample_sequences(keys, tasks, config.context)[:, 0]
-    if config.lexicons:
-        tokens = jax.vmap(functools.partial(replace_by_lexicon, config))(task_keys, tokens)
-    tokens = tokens.T
-    return Sequences(tokens[:-1], None, tokens[1:])
-
-
-def vary_language(
-    config: Config, equal: MetaLanguage, params: Params, key: jax.Array, task: Task
-) -> Task:
-    """Returns the language, or one of another kind; see `Config.other_languages`."""
-    key = jax.random.fold_in(key, 1)
-    chosen_key, equal_key, scale_key, task_key = jax.random.split(key, 4)
-    most = jnp.minimum(params.max_order, equal.max_order)
-    low = jnp.minimum(params.min_order, most)
-    other = equal.sample_task(task_key, dataclasses.replace(params, min_order=low, max_order=most))
-    is_chosen = jax.random.bernoulli(chosen_key, config.other_languages)
-    is_equal = is_chosen & jax.random.bernoulli(equal_key)
-    task = jax.tree.map(lambda x, y: jnp.where(is_equal, x, y), other, task)
-    scale = jax.random.uniform(scale_key, dtype=task.scale.dtype, minval=1.0, maxval=6.0)
-    return dataclasses.replace(task, scale=jnp.where(is_chosen, scale, task.scale))
-
-
-def replace_by_lexicon(config: Config, key: jax.Array, tokens: jax.Array) -> jax.Array:
-    """Returns the tokens, or as many of a text of random words; see `Config.lexicons`."""
-    chosen_key, key = jax.random.split(jax.random.fold_in(key, 2))
-    text = sample_lexicon_text(key, config.context, VOCABULARY)
-    return jnp.where(jax.random.bernoulli(chosen_key, config.lexicons), text, tokens)
 
 
 def models_to_start_from(config: Config, capacity: int) -> dict[str, Any]:
@@ -296,27 +245,6 @@ def natural_text(config: Config) -> np.ndarray | None:
         raise ValueError(f"text_dir: got text for one window of {windows.shape[1]}; two are needed")
     keep = np.linspace(0, len(windows) - 1, min(len(windows), config.text_windows)).astype(int)
     return windows[keep]
-
-
-def demonstrations(config: Config) -> list[Demonstration]:
-    """Words and sums, 15 % of them wrong, in contexts of two lengths, to be continued."""
-    count, longest = config.demonstrations, min(config.evaluation_context - GENERATED, 2048)
-    if longest < 64 or not count:
-        return []
-    # Forty words in a short context would be seen once each: fewer, so that each comes seven times.
-    different = min(len(WORDS), max(2, longest // 50))
-    some_words = functools.partial(words, different=different)
-    shown = []
-    for kind, make, judge, letters in (
-        (f"{different} words", some_words, judge_words, SYMBOLS),
-        ("sums", sums, judge_sums, SUM_SYMBOLS),
-    ):
-        maps = [SymbolMap.draw(i, VOCABULARY, letters) for i in range(count)]
-        texts = [make(i, 1 + longest // 4) for i in range(count)]
-        tokens = np.stack([m.encode(t)[:longest] for m, t in zip(maps, texts, strict=True)])
-        for length in (longest // 2, longest):
-            shown.append(Demonstration(kind, tokens[:, :length].astype(np.int32), maps, judge))
-    return shown
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

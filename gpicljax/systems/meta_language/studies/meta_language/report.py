@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile, log_bins
+from gpicljax.evaluation.icl import ICLCurve, icl_profile, log_bins
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
@@ -21,112 +20,34 @@ from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.reading import read_json
-from gpicljax.systems.meta_language.data.text import SymbolMap
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
-from gpicljax.systems.meta_language.measures import (
-    ORDERS,
-    chosen_elsewhere,
-    continued_by_counting,
-    nulls,
+from gpicljax.systems.meta_language.measures.curves import (
+    UNTRAINED,
+    Curves,
+    at,
+    difference,
+    end,
+    late,
+    start,
 )
+from gpicljax.systems.meta_language.measures.demonstrations import (
+    TEMPERATURE,
+    Demonstration,
+    ngram_errors,
+    wrong_share,
+)
+from gpicljax.systems.meta_language.measures.nulls import ORDERS
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
 
 CURVES = "curves.json"
-"""The measure that is replayed token by token."""
 TEXT = "natural text"
 PYTHON = ".".join(map(str, sys.version_info[:2]))
-UNTRAINED = "untrained online memory"
 EXPLAINED = (
     "By how many nats the model is worse than each null on the same sequences, over the first "
     "eighth (start) or the last sixteenth of the context (end), with 95 % intervals over sequences "
     "and, where there are several, over seeds; negative where the model is better:"
 )
-TEMPERATURE = 0.3
-"""Temperature of the demonstrations' continuations (appendix A.4)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Curves:
-    """Nats at every position, `float[N, T]` each.
-
-    Attributes:
-      model: the trained model's.
-      unigram: of counting tokens.
-      ngram: of the adaptive n-gram that is best at the end of other sequences.
-      orders: how many tokens it looks at.
-      regression: of the softmax regression that is best at the end of other sequences.
-      mixture: of all n-grams and regressions, weighed by their predictions so far.
-      online: of an online memory that is not trained.
-      floor: the generator's own; None for natural text.
-    """
-
-    model: np.ndarray
-    unigram: np.ndarray
-    ngram: np.ndarray
-    orders: list[int]
-    regression: np.ndarray
-    mixture: np.ndarray
-    online: np.ndarray
-    floor: np.ndarray | None
-
-    @classmethod
-    def of_models(
-        cls,
-        models: Iterable[np.ndarray],
-        tokens: np.ndarray,
-        vocabulary: int,
-        floor: np.ndarray | None = None,
-    ) -> list[Curves]:
-        """Returns each model's curve with the nulls on the same sequences, int `[N, T + 1]`."""
-        baselines, rows = nulls(tokens, vocabulary), np.arange(len(tokens))
-        last = end(tokens.shape[1] - 1)
-        ngrams, regressions = baselines.ngrams, baselines.regressions
-        order, rate = (chosen_elsewhere(x, last) for x in (ngrams, regressions))
-        counted = ngrams[0], ngrams[order, rows], sorted({int(k) for k in order})
-        rest = regressions[rate, rows], baselines.mixture, baselines.online, floor
-        return [cls(np.asarray(nats, np.float64), *counted, *rest) for nats in models]
-
-    def lines(self) -> dict[str, ICLCurve]:
-        """Returns all curves by name, means over bins of positions."""
-        named = {
-            "model": self.model,
-            "unigram": self.unigram,
-            "adaptive n-gram": self.ngram,
-            "softmax regression": self.regression,
-            "mixture": self.mixture,
-            UNTRAINED: self.online,
-        }
-        if self.floor is not None:
-            named["floor"] = self.floor
-        bins = log_bins(self.model.shape[1])
-        return {name: icl_curve(nats, bins=bins) for name, nats in named.items()}
-
-
-class Demonstration(NamedTuple):
-    """Contexts with mistakes that models continue.
-
-    Attributes:
-      kind: of what they consist.
-      prompts: `int32[N, T]`.
-      maps: which token stands for which symbol, in each of them.
-      judge: `text -> (complete items, wrong ones)`.
-    """
-
-    kind: str
-    prompts: np.ndarray
-    maps: Sequence[SymbolMap]
-    judge: Callable[[str], Any]
-
-    @property
-    def name(self) -> str:
-        """Kind and length."""
-        return f"{self.kind} after {self.prompts.shape[1]}"
-
-    def judge_all(self, continued: np.ndarray) -> np.ndarray:
-        """Items and wrong ones after each context, `int[N, 2]`, of tokens int `[seeds, N, T]`."""
-        texts = [[m.decode(t) for m, t in zip(self.maps, s, strict=True)] for s in continued]
-        return np.sum([[self.judge(text) for text in seed_texts] for seed_texts in texts], axis=0)
 
 
 class Measures(NamedTuple):
@@ -150,18 +71,16 @@ class Extras(NamedTuple):
 
     Attributes:
       env: the environment.
-      vocabulary: number of tokens.
       demonstrations: what was continued.
     """
 
     env: MetaLanguage
-    vocabulary: int
     demonstrations: Sequence[Demonstration]
 
 
 def curves_by_language(outcome: RunResult) -> list[dict[str, Curves]]:
     """Returns curves of every seed by kind of language; natural text is the last, if any."""
-    vocabulary, measured = outcome.program.more.vocabulary, outcome.measured
+    vocabulary, measured = outcome.program.more.env.vocab_size, outcome.measured
     curves = {
         name: Curves.of_models(outcome.seeds(x.nats), x.tokens[0], vocabulary, x.floor[0])
         for name, x in measured.languages.items()
@@ -170,41 +89,6 @@ def curves_by_language(outcome: RunResult) -> list[dict[str, Curves]]:
         (windows,) = outcome.program.measures.text.arguments
         curves[TEXT] = Curves.of_models(outcome.seeds(measured.text), windows, vocabulary)
     return [dict(zip(curves, row, strict=True)) for row in zip(*curves.values(), strict=True)]
-
-
-def at(curve: np.ndarray, position: int) -> float:
-    """Returns the mean around a position: a sixteenth of it to either side."""
-    reach = max(1, position // 16)
-    return float(curve[:, max(0, position - reach) : position + reach].mean())
-
-
-def end(length: int) -> slice:
-    """Returns the last sixteenth of so many positions."""
-    return slice(length - max(1, length // 16), length)
-
-
-def start(length: int) -> slice:
-    """Returns the first eighth of so many positions."""
-    return slice(max(1, length // 8))
-
-
-def late(curve: np.ndarray) -> float:
-    """Returns the mean over the last sixteenth."""
-    return float(curve[:, end(curve.shape[1])].mean())
-
-
-def difference(
-    models: Sequence[np.ndarray], null: np.ndarray, part: slice
-) -> tuple[float, float, float]:
-    """Returns the models' excess over a null on the same sequences: mean, low and high.
-
-    The half-widths of two t-intervals of 95 % are added in squares: over sequences, of the mean
-    over seeds; and, where there are several, over seeds.
-    """
-    paired = np.stack([(model - null)[:, part].mean(-1) for model in models])
-    over = [mean_interval(paired.mean(0)), mean_interval(paired.mean(1))]
-    half = math.hypot(*(interval.high - interval.mean for interval in over if interval.count > 1))
-    return over[0].mean, over[0].mean - half, over[0].mean + half
 
 
 def interval_in_words(bounds: tuple[float, float, float], digits: int = 3) -> str:
@@ -269,28 +153,6 @@ def difference_table(seeds: Sequence[Mapping[str, Curves]]) -> str:
     )
 
 
-def wrong_share(judged: np.ndarray) -> np.ndarray:
-    """Returns wrong items after each context in per cent; 100 where there are no items."""
-    items, wrong = judged.T
-    return np.where(items > 0, 100 * wrong / np.maximum(items, 1), 100.0)
-
-
-def ngram_errors(demo: Demonstration, length: int, vocabulary: int) -> tuple[np.ndarray, list[int]]:
-    """Items and wrong ones of n-grams, `int[N, 2]`; and their orders.
-
-    Each context has the order that makes the fewest mistakes after others of its kind.
-    """
-
-    def errors(order: int) -> np.ndarray:
-        continued = continued_by_counting(demo.prompts, length, order, vocabulary, TEMPERATURE)
-        return demo.judge_all(continued[None])
-
-    judged = np.stack([errors(order) for order in range(ORDERS)])
-    shares = np.stack([wrong_share(counts) for counts in judged])
-    orders = chosen_elsewhere(shares[..., None], slice(None))
-    return judged[orders, np.arange(len(orders))], sorted({int(order) for order in orders})
-
-
 def demonstration_table(outcome: RunResult) -> str:
     """Returns a table of wrong items by length of the context, of sound seeds and of n-grams.
 
@@ -304,7 +166,7 @@ def demonstration_table(outcome: RunResult) -> str:
         if not len(continued):
             continue
         model = demo.judge_all(continued)
-        null, orders = ngram_errors(demo, continued.shape[2], outcome.program.more.vocabulary)
+        null, orders = ngram_errors(demo, continued.shape[2], outcome.program.more.env.vocab_size)
         apart = mean_interval(wrong_share(model) - wrong_share(null))
         cells = [demo.kind, f"{demo.prompts.shape[1]}"]
         for items, wrong in (model.sum(0), null.sum(0)):

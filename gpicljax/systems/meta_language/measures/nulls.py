@@ -22,8 +22,6 @@ from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.online_memory import OnlineMemory
 from gpicljax.typing import ArrayTree
 
-__all__ = ["adaptive_ngram"]
-
 ORDERS = 6
 """The n-grams look at 0 .. 5 tokens."""
 SLOTS = 7

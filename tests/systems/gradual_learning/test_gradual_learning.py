@@ -5,17 +5,16 @@ import pytest
 from scipy import stats
 
 from gpicljax.systems.gradual_learning.measures.criteria import (
-    Entrant,
     completion_times,
     curriculum_orders,
     efficiency,
     forgetting,
     hint_gain,
     learns_gradually,
-    ranking,
     retention,
     transfer,
 )
+from gpicljax.systems.gradual_learning.measures.entrants import Entrant, ranking
 
 
 def test_a_budget_censors_and_ends_the_run():

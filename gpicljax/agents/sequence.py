@@ -341,7 +341,7 @@ def make(
     )
 
 
-def _matrices(params: ArrayTree) -> Any:
+def _matrices(params: Any) -> Any:
     """Returns the axes of matrices, for Muon; layers of a stack are matrices of their own."""
 
     def axes(leaf: jax.Array) -> optax.contrib.MuonDimensionNumbers | None:

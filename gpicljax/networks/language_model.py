@@ -123,7 +123,7 @@ class ReadingModel(AroundCore):
       vocab_size: V.
     """
 
-    reader: LatestTokens | MemoryPredictions
+    reader: Any
     vocab_size: int
 
     def setup(self) -> None:

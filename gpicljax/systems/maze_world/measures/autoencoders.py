@@ -14,7 +14,7 @@ from gpicljax.networks.autoencoder import (
     latent_statistics,
 )
 from gpicljax.systems.maze_world.data.sequences import FrameBatch
-from gpicljax.typing import ArrayTree
+from gpicljax.typing import Variables
 
 SHOWN = (4, 8)
 """Mazes, and frames of each, that figures show."""
@@ -44,7 +44,7 @@ class Unseen(NamedTuple):
     decoded: Any
 
 
-def measure_views(model: Autoencoder, params: ArrayTree, views: FrameBatch, part: int) -> Unseen:
+def measure_views(model: Autoencoder, params: Variables, views: FrameBatch, part: int) -> Unseen:
     """Returns all errors, the latents' statistics, and some frames to show.
 
     Args:

@@ -22,6 +22,7 @@ from gpicljax.agents.algorithm import (
 from gpicljax.agents.bandits import (
     ThompsonConfig,
     UCB1Config,
+    gittins_bernoulli,
     thompson_bernoulli,
     thompson_gaussian,
     ucb1,
@@ -83,6 +84,7 @@ __all__ = [
     "algorithm_from_agent",
     "causal_agent",
     "get_algorithm",
+    "gittins_bernoulli",
     "imagined_agent",
     "make",
     "network_agent",

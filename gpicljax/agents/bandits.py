@@ -1,4 +1,4 @@
-"""Agents for bandits: UCB1 and Thompson sampling; LinUCB where there is a context.
+"""Agents for bandits: UCB1, Thompson sampling and Gittins indices; LinUCB where there is a context.
 
 What they know of the arms is how often each was pulled in this trial and what it paid, however many
 episodes the trial has. A payment arrives with the time step after the pull; the action at the last
@@ -12,11 +12,13 @@ be traced where the agent is built within a jitted or vmapped function.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from gpicljax import spaces
@@ -195,6 +197,75 @@ def thompson_bernoulli(
         return jax.random.beta(key, successes + paid, failures + pulls.counts - paid)
 
     return arm_puller(space, draw, "thompson_bernoulli")
+
+
+GITTINS_GRID = 100
+"""Payments of the sure arm that arms are compared with."""
+
+
+@functools.cache
+def gittins_table(pulls: int) -> np.ndarray:
+    """Returns the finite-horizon Gittins index of an arm that pays 0 or 1, with a uniform prior.
+
+    It is the greatest sure payment per pull at which the arm is still worth a try, where one may
+    change to that payment for good after any pull.
+
+    Args:
+      pulls: of a trial, N.
+
+    Returns:
+      `uint8[N + 1, N + 1, N + 1]`, by pulls left, successes and failures; in 100ths.
+
+    Source: Gittins (1979); for a known number of pulls, Berry & Fristedt (1985), chapter 5, by
+    backward induction over a grid of sure payments (Kaufmann, 2018).
+    """
+    size = pulls + 1
+    table = np.zeros((size, size, size), np.uint8)
+    successes, failures = np.arange(size)[:, None], np.arange(size)[None]
+    chance = (successes + 1) / (successes + failures + 2)
+    for level in range(1, GITTINS_GRID + 1):
+        sure = level / GITTINS_GRID
+        value = np.zeros((size + 1, size + 1))
+        for left in range(1, size):
+            k = size - left  # more successes or failures than that there cannot be
+            p = chance[:k, :k]
+            arm = p * (1 + value[1 : k + 1, :k]) + (1 - p) * value[:k, 1 : k + 1]
+            table[left, :k, :k][arm >= sure * left - 1e-12] = level
+            value[:k, :k] = np.maximum(arm, sure * left)
+    return table
+
+
+def gittins_bernoulli(space: spaces.Space, pulls: int) -> Agent:
+    """The arm of the highest Gittins index, for payments of 0 or 1 and a known number of pulls.
+
+    Every arm has a uniform prior. No rule that is told no more is much better: the index is optimal
+    where later payments count less by a fixed factor, and nearly so for a known number of pulls.
+
+    Args:
+      space: of actions.
+      pulls: of a trial; after these, the index is that of the last pull.
+
+    Returns:
+      The agent.
+
+    Source: see `gittins_table`.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = gittins_bernoulli(spaces.Discrete(10), pulls=20)
+      >>> agent.initial_carry(4).counts.shape
+      (4, 10)
+    """
+    table = gittins_table(pulls)
+
+    def index(key: jax.Array, counts: Pulls) -> jax.Array:
+        del key
+        left = jnp.clip(pulls - counts.counts.sum(), 1, pulls)
+        paid = jnp.round(jnp.clip(counts.sums, 0, counts.counts)).astype(jnp.int32)
+        places = (jnp.minimum(x, pulls) for x in (paid, counts.counts - paid))
+        return jnp.asarray(table)[(left, *places)].astype(counts.sums.dtype)
+
+    return arm_puller(space, index, "gittins_bernoulli")
 
 
 def thompson_gaussian(

@@ -114,6 +114,38 @@ def test_ucb1s_regret_is_logarithmic_and_epsilon_greedys_is_not():
     assert ucb[-1] < greedy[-1] / 2
 
 
+def test_gittins_indices_are_those_that_are_known():
+    table = bandits.gittins_table(3)
+    # With one pull left, the mean of the posterior; with two, 5/9 solves (5/6 + y/2) = 2 y.
+    assert table[1, 0, 0] == 50 and table[1, 2, 0] == 75 and table[1, 0, 2] == 25
+    assert table[2, 0, 0] == 55
+    assert (
+        np.diff(table[1:, 0, 0].astype(int)) > 0
+    ).all()  # the more is left, the more it is worth
+
+
+def test_gittins_index_has_less_regret_than_thompson_sampling():
+    """The same 400 bandits of ten arms, 60 pulls."""
+    env = gpicljax.make("BernoulliBandit-v0", num_arms=10)
+    space, trials, pulls = env.action_space(), 400, 60
+    vec = gpicljax.VectorEnv(env, trials, resets="fresh", params=env.make_params(horizon=pulls + 1))
+
+    def regret(agent):
+        @jax.jit
+        def play(key):
+            start = start_rollout(key, vec, agent)
+            return rollout(
+                vec, agent, None, start, pulls,
+                keep=lambda record: record.next_timestep.info["regret"],
+            )[1].sum(0)  # fmt: skip
+
+        return np.asarray(play(jax.random.key(0)))
+
+    indices = regret(bandits.gittins_bernoulli(space, pulls))
+    less = regret(bandits.thompson_bernoulli(space)) - indices
+    assert less.mean() > 4 * less.std() / np.sqrt(trials)
+
+
 # Against definitions ------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from gpicljax.agents.acting import AgentCarry, optimal_agent, random_agent, within_trial
-from gpicljax.agents.bandits import thompson_bernoulli, ucb1
+from gpicljax.agents.bandits import gittins_bernoulli, thompson_bernoulli, ucb1
 from gpicljax.agents.combinators import select_agent, with_params
 from gpicljax.agents.tabular import REFERENCE, TUNED_Q_LEARNING, TabularHParams, q_learner
 from gpicljax.environment import Environment
@@ -182,6 +182,7 @@ def _rules(env: Trial, with_learners: bool) -> dict[str, tuple[Agent, Any]]:
         rules |= {
             "UCB1, textbook": (within_trial(ucb1(space)), ()),
             "UCB1, tuned (0.2)": (within_trial(ucb1(space, 0.2)), ()),
+            "Gittins index": (within_trial(gittins_bernoulli(space, env.actions)), ()),
             "Thompson sampling": (within_trial(thompson_bernoulli(space)), ()),
         }
     return rules

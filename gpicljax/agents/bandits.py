@@ -201,6 +201,8 @@ def thompson_bernoulli(
 
 GITTINS_GRID = 100
 """Payments of the sure arm that arms are compared with."""
+MOST_PULLS = 400
+"""Of a trial with Gittins indices: their table grows with the third power, to 64 MB."""
 
 
 @functools.cache
@@ -243,10 +245,13 @@ def gittins_bernoulli(space: spaces.Space, pulls: int) -> Agent:
 
     Args:
       space: of actions.
-      pulls: of a trial; after these, the index is that of the last pull.
+      pulls: of a trial, up to `MOST_PULLS`; after these, the index is that of the last pull.
 
     Returns:
       The agent.
+
+    Raises:
+      ValueError: for another number of pulls.
 
     Source: see `gittins_table`.
 
@@ -256,6 +261,7 @@ def gittins_bernoulli(space: spaces.Space, pulls: int) -> Agent:
       >>> agent.initial_carry(4).counts.shape
       (4, 10)
     """
+    check(1 <= pulls <= MOST_PULLS, "pulls", pulls, f"1 to {MOST_PULLS}")
     table = gittins_table(pulls)
 
     def index(key: jax.Array, counts: Pulls) -> jax.Array:

@@ -124,6 +124,11 @@ def test_gittins_indices_are_those_that_are_known():
     ).all()  # the more is left, the more it is worth
 
 
+def test_more_pulls_than_a_table_holds_are_refused():
+    with pytest.raises(ValueError, match="pulls: got 401; accepted: 1 to 400"):
+        bandits.gittins_bernoulli(TWO, 401)
+
+
 def test_gittins_index_has_less_regret_than_thompson_sampling():
     """The same 400 bandits of ten arms, 60 pulls."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=10)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from gpicljax.agents.acting import AgentCarry, optimal_agent, random_agent, within_trial
-from gpicljax.agents.bandits import gittins_bernoulli, thompson_bernoulli, ucb1
+from gpicljax.agents.bandits import MOST_PULLS, gittins_bernoulli, thompson_bernoulli, ucb1
 from gpicljax.agents.combinators import select_agent, with_params
 from gpicljax.agents.tabular import REFERENCE, TUNED_Q_LEARNING, TabularHParams, q_learner
 from gpicljax.environment import Environment
@@ -178,21 +178,24 @@ def _rules(env: Trial, with_learners: bool) -> dict[str, tuple[Agent, Any]]:
         "Q-learning, textbook": (table, TabularHParams()),
         "Q-learning, tuned": (table, TUNED_Q_LEARNING),
     }
+    if is_bandit(env) and env.actions <= MOST_PULLS:
+        rules["Gittins index"] = within_trial(gittins_bernoulli(space, env.actions)), ()
     if is_bandit(env):
         rules |= {
             "UCB1, textbook": (within_trial(ucb1(space)), ()),
             "UCB1, tuned (0.2)": (within_trial(ucb1(space, 0.2)), ()),
-            "Gittins index": (within_trial(gittins_bernoulli(space, env.actions)), ()),
             "Thompson sampling": (within_trial(thompson_bernoulli(space)), ()),
         }
     return rules
 
 
 def learning_source(env: Trial) -> tuple[str, Agent]:
-    """Returns the learner that is imitated, with its name: UCB1 on bandits, else Q-learning."""
+    """Returns the learner that is imitated, with its name: on bandits, the strongest rule."""
     space = env.action_space()
-    if is_bandit(env):
+    if is_bandit(env) and env.actions > MOST_PULLS:
         return "UCB1, tuned (0.2)", within_trial(ucb1(space, 0.2))
+    if is_bandit(env):
+        return "Gittins index", within_trial(gittins_bernoulli(space, env.actions))
     learner = q_learner(env.env.observation_space(), space)
     return "Q-learning, tuned", within_trial(with_params(learner, TUNED_Q_LEARNING))
 

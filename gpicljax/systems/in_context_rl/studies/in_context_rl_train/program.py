@@ -52,11 +52,14 @@ from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.trial import Trial
 
-Learner = Literal["dpt", "dpt-attention", "ad", "rl2", "rl2-lstm", "rl2-events", "r2d2-events"]
+Learner = Literal[
+    "dpt", "dpt-attention", "ad", "ad-tables", "rl2", "rl2-lstm", "rl2-events", "r2d2-events"
+]
 MEMORIES: dict[Learner, str] = {
     "dpt": "tables",
     "dpt-attention": "transformer",
     "ad": "transformer",
+    "ad-tables": "tables",
     "rl2": "tables",
     "rl2-lstm": "lstm",
     "rl2-events": "events",
@@ -89,8 +92,9 @@ class Config(TrainingConfig):
         once, in one padded space, are a mixture.
       learner: How it is trained, and with what memory. dpt imitates an oracle from its own play
         (Decision-Pretrained Transformer), rl2 is PPO over whole trials, ad imitates Q-learning or
-        UCB1 as they learn (Algorithm Distillation), r2d2 is Q-learning from replayed trials. dpt
-        and rl2 read tables of what was tried; the others an LSTM, a store of events, or attention.
+        the Gittins index as they learn (Algorithm Distillation), r2d2 is Q-learning from replayed
+        trials. dpt, ad-tables and rl2 read tables of what was tried; the others an LSTM, a store of
+        events, or attention.
       histories: Folder of `in_context_rl_histories`, of the same family, for ad to imitate in place
         of algorithms that learn while it trains.
       actions: Actions of a trial.
@@ -148,8 +152,13 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses histories for a learner that imitates nothing of the kind."""
         super().validate()
-        fits = self.histories is None or self.learner == "ad"
+        fits = self.histories is None or self.is_distillation
         check_config(fits, "histories", str(self.histories), "nothing, but with --learner ad")
+
+    @property
+    def is_distillation(self) -> bool:
+        """Returns whether another learner is imitated as it learns."""
+        return self.learner.startswith("ad")
 
     @property
     def sharpness(self) -> float:
@@ -236,17 +245,18 @@ def _sizes(config: Config) -> tuple[str, Any, Any]:
         )
     if config.learner == "r2d2-events":
         return "r2d2", dataclasses.replace(config.r2d2, unroll=unroll), config.r2d2_hparams
-    is_distillation = config.learner == "ad"
     # The learning histories of what learns within a trial, imitated while it acts.
-    share = {"teacher_share": 1.0} if is_distillation else {}
-    teacher = "source" if is_distillation and config.histories is None else "told-what-is-best"
+    share = {"teacher_share": 1.0} if config.is_distillation else {}
+    teacher = (
+        "source" if config.is_distillation and config.histories is None else "told-what-is-best"
+    )
     sizes = TeacherCloningConfig(unroll, minibatches, teacher=teacher, **shared_options)
     return "cloning", sizes, dataclasses.replace(config.cloning, **share)
 
 
 def build(config: Config) -> Program:
     """Returns the program: tasks, network and trainer."""
-    fits = not (config.learner == "ad" and config.is_padded)
+    fits = not (config.is_distillation and config.is_padded)
     check_config(fits, "learner", config.learner, "another one, on a mixture")
     env, env_params = training_trials(config.family, config.actions)
     if config.learner == "r2d2-events":

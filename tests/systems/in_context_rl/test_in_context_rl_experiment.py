@@ -28,7 +28,6 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.report import draw_cur
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
     program as in_context_rl_train,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl_train.program import observations_of
 
 TINY = small_flags("in_context_rl_train")
 
@@ -223,7 +222,7 @@ def test_a_training_records_its_agent_beside_the_rules_of_the_table(tmp_path):
 @pytest.mark.parametrize("family", ["lakes", "lakes-anywhere", "two-arms", "ten-arms"])
 def test_agents_learn_within_unseen_tasks(family, tmp_path):
     """The quick preset, with fewer updates: minutes of a processor's time each."""
-    arguments = ["--family", family, "--observations", str(observations_of(15)), "--log-lines=1"]
+    arguments = ["--family", family, "--observations", str(15 * 201 * 256), "--log-lines=1"]
     in_context_rl_train.main([*arguments, f"--runs-dir={tmp_path}", "--no-progress"])
     summary = tmp_path / "in_context_rl_train" / f"quick-{family}-dpt" / "summary.json"
     results = json.loads(summary.read_text())["results"]

@@ -189,8 +189,9 @@ def _rules(env: Trial, with_learners: bool) -> dict[str, tuple[Agent, Any]]:
     return rules
 
 
-def learning_source(env: Trial) -> tuple[str, Agent]:
+def learning_source(env: Environment) -> tuple[str, Agent]:
     """Returns the learner that is imitated, with its name: on bandits, the strongest rule."""
+    assert isinstance(env, Trial)
     space = env.action_space()
     if is_bandit(env) and env.actions > MOST_PULLS:
         return "UCB1, tuned (0.2)", within_trial(ucb1(space, 0.2))

@@ -16,7 +16,6 @@ from gpicljax.agents.cloning import TeacherCloningConfig
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import Count, Range, Rate
 from gpicljax.environment import Environment
-from gpicljax.interface import Agent
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runs import save_agent
@@ -50,7 +49,6 @@ from gpicljax.systems.in_context_rl.measures.playing import (
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train.report import report
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
-from gpicljax.wrappers.trial import Trial
 
 Learner = Literal[
     "dpt", "dpt-attention", "ad", "ad-tables", "rl2", "rl2-lstm", "rl2-events", "r2d2-events"
@@ -198,26 +196,16 @@ class Config(TrainingConfig):
         return f"{self.preset}-{self.family}-{self.learner}"
 
 
-def observations_of(count: int) -> int:
-    """Returns the observations of so many updates of the default size."""
-    return count * 201 * 256
-
-
-QUICK = Config(seeds=1, observations=observations_of(30), log_lines=6)
+_UPDATE = 201 * 256
+"""Observations of an update of the default size."""
+QUICK = Config(seeds=1, observations=30 * _UPDATE, log_lines=6)
 PRESETS = {
     "quick": QUICK,
-    "full": dataclasses.replace(QUICK, seeds=3, observations=observations_of(80), log_lines=16),
+    "full": dataclasses.replace(QUICK, seeds=3, observations=80 * _UPDATE, log_lines=16),
 }
 
 
 # Teachers ----------------------------------------------------------------------------------------
-
-
-def _source_agent(config: Any, env: Environment) -> Agent:
-    """Returns the agent whose learning is imitated."""
-    del config
-    assert isinstance(env, Trial)
-    return learning_source(env)[1]
 
 
 agents.register_algorithm(
@@ -225,7 +213,9 @@ agents.register_algorithm(
         "told-what-is-best", lambda _, env: optimal_agent(), privileged=True
     )
 )
-agents.register_algorithm(agents.algorithm_from_agent("source", _source_agent))
+agents.register_algorithm(
+    agents.algorithm_from_agent("source", lambda _, env: learning_source(env)[1])
+)
 
 
 # The program -------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_the_tables_count_what_streams_cleared():
     lives = {"online": own_lives, "suffix-predictor": null}
     text, numbers, *_ = report(SimpleNamespace(config=config, host_measured=lives))
     assert "| online | 1.00 [1.00, 1.00] | 1.50" in text and "(1 of 2)" in text
-    assert numbers["finished"]["online"] == [[50, 150], [90, np.inf]]
+    np.testing.assert_array_equal(numbers["finished"]["online"], [[50, 150], [90, np.inf]])
 
 
 def test_a_run_is_written_gone_on_with_and_not_written_over(tmp_path, capsys, monkeypatch):

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, icl_profile, log_bins
 from gpicljax.evaluation.records import ICLRecord, icl_record
-from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.statistics import Interval, format_interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
 from gpicljax.play.replay import write_replay
 from gpicljax.runs.metrics import throughput
@@ -91,12 +91,6 @@ def curves_by_language(outcome: RunResult) -> list[dict[str, Curves]]:
     return [dict(zip(curves, row, strict=True)) for row in zip(*curves.values(), strict=True)]
 
 
-def interval_in_words(bounds: tuple[float, float, float], digits: int = 3) -> str:
-    """Returns a mean and its interval, with signs."""
-    mean, low, high = (f"{x:+.{digits}f}" for x in bounds)
-    return f"{mean} [{low}, {high}]"
-
-
 def _format_nats(interval: Interval) -> str:
     return f"{interval.mean:.3f}" + (f" ± {interval.std:.3f}" if interval.count > 1 else "")
 
@@ -149,7 +143,10 @@ def difference_table(seeds: Sequence[Mapping[str, Curves]]) -> str:
     columns = list(next(iter(rows.values())))
     return markdown_table(
         ["language", *columns],
-        [[name, *map(interval_in_words, row.values())] for name, row in rows.items()],
+        [
+            [name, *(format_interval(*bounds, spec="+.3f") for bounds in row.values())]
+            for name, row in rows.items()
+        ],
     )
 
 
@@ -172,7 +169,7 @@ def demonstration_table(outcome: RunResult) -> str:
         for items, wrong in (model.sum(0), null.sum(0)):
             cells += [f"{items}", f"{100 * wrong / items:.0f}" if items else "-"]
         cells[4] += f" ({', '.join(map(str, orders))})"
-        cells.append(interval_in_words((apart.mean, apart.low, apart.high), 0))
+        cells.append(apart.format("+.0f"))
         example = demo.maps[0].decode(continued[0, 0])[:48].replace("\n", "/").replace("|", "/")
         rows.append([*cells, f"`{example}`"])
     return markdown_table(head, rows)

@@ -412,6 +412,7 @@ class SequenceTrainer:
             scale = optax.chain(
                 optax.contrib.muon(
                     1.0,
+                    eps=hparams.adam_epsilon,
                     adam_b1=hparams.adam_b1,
                     adam_b2=hparams.adam_b2,
                     muon_weight_dimension_numbers=_matrices,

@@ -85,6 +85,9 @@ class Agent(NamedTuple):
         instance, `[B]`: what an instance's agent chooses depends on no other instance. It clears
         the memory itself where `timestep.trial_start` is set. `aux` is a pytree of what its learner
         or a reader of results needs (Q-values, log-probabilities, ...), an empty dict if nothing.
+      record_action: `(carry, action [B]) -> carry`, the memory after another action was played than
+        the one chosen, as a student's in place of its teacher's; None if the agent with a memory
+        cannot be told.
 
     Example:
       >>> import gpicljax, jax.numpy as jnp
@@ -95,6 +98,7 @@ class Agent(NamedTuple):
 
     initial_carry: Callable[[int], Any]
     act: Callable[[jax.Array, Any, Any, TimeStep], tuple[Any, Any, Any]]
+    record_action: Callable[[Any, jax.Array], Any] | None = None
 
 
 class Record(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -110,7 +111,11 @@ def network_agent(network: Network, space: spaces.Space, choose: Choose) -> Agen
         action, aux, last_action = choose(keys, inputs, outputs)
         return action, aux, AgentCarry(core, last_action)
 
-    return Agent(lambda batch: initial_memory(network, space, batch), act)
+    return Agent(
+        lambda batch: initial_memory(network, space, batch),
+        act,
+        lambda carry, action: carry._replace(last_action=action),
+    )
 
 
 def greedy(q_values: jax.Array, legal: jax.Array) -> jax.Array:
@@ -209,6 +214,11 @@ def box_agent(
         return action, {}, action
 
     return over_params(network_agent(network, policy.space, choose_all))
+
+
+def replace_pending_action(carry: Any, action: jax.Array) -> Any:
+    """Returns a memory whose pending `action` is what was played; -1 stays: nothing is pending."""
+    return dataclasses.replace(carry, action=jnp.where(carry.action < 0, -1, action))
 
 
 def random_agent(env: Environment) -> Agent:
@@ -388,7 +398,7 @@ def within_trial(agent: Agent) -> Agent:
         )
         return agent.act(keys, params, carry, current)
 
-    return Agent(agent.initial_carry, act)
+    return agent._replace(act=act)
 
 
 register_algorithm(

@@ -22,6 +22,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.agents.acting import replace_pending_action
 from gpicljax.agents.algorithm import algorithm_from_agent, register_algorithm
 from gpicljax.batching import select
 from gpicljax.checks import Rate, check
@@ -132,7 +133,7 @@ def arm_puller(
         pulls = dataclasses.replace(pulls, action=jnp.where(timestep.last, -1, action))
         return action, {"scores": scores}, pulls
 
-    return Agent(lambda batch: no_pulls(batch, num_arms), act)
+    return Agent(lambda batch: no_pulls(batch, num_arms), act, replace_pending_action)
 
 
 def ucb1(space: spaces.Space, exploration: Number = 2.0) -> Agent:
@@ -415,7 +416,7 @@ def linucb(
             dataclasses.replace(pulls, context=context, action=booked),
         )
 
-    return Agent(start, act)
+    return Agent(start, act, replace_pending_action)
 
 
 def _counted_with_context(pulls: LinearPulls, reward: jax.Array) -> LinearPulls:

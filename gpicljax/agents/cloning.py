@@ -6,8 +6,8 @@ has to infer the task. Actions played are a mixture of both (Ross et al., 2011, 
 the student learns in the situations that it brings about itself.
 
 The teacher is an ordinary agent that acts along, with its memory. It sees everything that the
-student plays through, and must not take for granted that its own actions are played: where
-`timestep.privileged` is a dictionary, its `played` is the action that led here.
+student plays through, and is told which action was played in place of its own
+(`Agent.record_action`).
 
 The environments may be spread over devices, each with its part of the batch (`runtime.per_part`).
 Choices are drawn from each instance's own keys, so that the result does not depend on that.
@@ -161,8 +161,15 @@ def make(
       probable action is the teacher's) and `reward` (mean per step).
 
     Raises:
-      ValueError: if there are several agents or the action space is not discrete.
+      ValueError: if there are several agents, the action space is not discrete, or the teacher has
+        a memory and cannot be told what was played.
     """
+    has_memory = bool(jax.tree.leaves(jax.eval_shape(lambda: teacher.initial_carry(1))))
+    can_be_told = not has_memory or teacher.record_action is not None
+    accepted_values = (
+        "an agent without a memory, or with record_action: it must know what was played"
+    )
+    check(can_be_told, "teacher", "an agent with a memory and no record_action", accepted_values)
     space = vec.env.action_space()
     fits = vec.env.num_agents is None and isinstance(space, spaces.Discrete)
     check(fits, "env", vec.env.name, "one agent with Discrete actions")
@@ -261,17 +268,15 @@ class Cloning:
             )(keys)
             inputs = agent_input(self.space, carry.student, timestep)
             student_action, _, kept = student.act(own_keys, params, carry.student, timestep)
-            aware = timestep
-            if isinstance(timestep.privileged, dict):
-                played = {"played": carry.student.last_action}
-                aware = timestep._replace(privileged=timestep.privileged | played)
-            label, teacher_aux, memory = teacher.act(teacher_keys, (), carry.teacher, aware)
+            label, teacher_aux, memory = teacher.act(teacher_keys, (), carry.teacher, timestep)
             shares = teacher_aux.get("shares") if isinstance(teacher_aux, dict) else None
             chex.assert_equal_shape([label, student_action])
             obeyed = jax.vmap(jax.random.uniform)(who_keys) < hparams.teacher_share
             place = jnp.arange(len(label)) / len(label)
             obeyed |= place < hparams.teacher_instances
             action = jnp.where(obeyed, label, student_action)
+            if teacher.record_action is not None:
+                memory = teacher.record_action(memory, action)
             memories = Carries(kept._replace(last_action=action), memory)
             return action, StepData(inputs, label, shares), memories
 

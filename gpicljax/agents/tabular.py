@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.agents.acting import replace_pending_action
 from gpicljax.agents.algorithm import Algorithm, NoSettings, register_algorithm
 from gpicljax.agents.optimisation import add_count
 from gpicljax.batching import donatable, select, strip_weak_types
@@ -239,7 +240,7 @@ def q_learner(
         )
         return action, {"q_values": q_values, "epsilon": epsilon}, carry
 
-    return Agent(initial_carry, act)
+    return Agent(initial_carry, act, replace_pending_action)
 
 
 # One table for all environments -------------------------------------------------------------------

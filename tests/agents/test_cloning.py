@@ -11,9 +11,11 @@ from cloning_subjects import make
 
 import gpicljax
 from gpicljax.agents import cloning
+from gpicljax.agents.bandits import ucb1
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.rollout import rollout, start_rollout
 from gpicljax.systems.maze_world.experts.privileged import privileged_agent
 
@@ -123,3 +125,27 @@ def test_bad_input_is_refused():
 @pytest.mark.parametrize("resets", ["fresh", "bank", "synchronous"])
 def test_eight_devices_train_as_one(resets, on_eight_devices):
     on_eight_devices(Path(__file__).with_name("trainers_on_eight_devices.py"), resets)
+
+
+def test_a_teacher_with_a_memory_is_told_what_was_played():
+    """The student never pulls what its teacher would: pay is booked for what was pulled."""
+    env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+    params = env.make_params(horizon=10)
+    vec = gpicljax.VectorEnv(env, 8, resets="fresh", params=params, privileged=True)
+    network = RecurrentSettings("lstm", core=(4,), sizes=(4,)).network(
+        env.observation_space(), env.action_space()
+    )
+
+    def always_first(params, carry, inputs, start):
+        output, carry = network.step(params, carry, inputs, start)
+        return output._replace(logits=output.logits + jnp.array([1e4, 0.0])), carry
+
+    student = network._replace(step=always_first)
+    trainer = cloning.make(cloning.CloningConfig(unroll=9), vec, student, ucb1(env.action_space()))
+    state = jax.jit(trainer.init)(jax.random.key(0), cloning.CloningHParams())
+    counts = jax.jit(trainer.update)(state)[0].rollout.carry.teacher.counts
+    np.testing.assert_array_equal(counts, [[8, 0]] * 8)  # the ninth has not paid yet
+
+    untold = ucb1(env.action_space())._replace(record_action=None)
+    with pytest.raises(ValueError, match="teacher: got .an agent with a memory and no record_act"):
+        cloning.make(cloning.CloningConfig(), vec, student, untold)

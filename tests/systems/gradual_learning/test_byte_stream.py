@@ -619,10 +619,9 @@ def test_a_guide_goes_on_from_what_was_said():
     guide = experts.teacher_agent()
     task, letter = NAMES.index("micro1"), ord("x")
 
-    def moment(reward, played, start=False):
+    def moment(reward, start=False):
         flags = [jnp.array([flag]) for flag in (False, False, start, start)]
         views = {"task": jnp.array([task]), "answer": jnp.array([ord("q")])}
-        views["played"] = jnp.array([ord(played) if played else -1])
         return TimeStep(jnp.array([letter]), jnp.array([reward]), *flags, {}, views)
 
     carry, replies = guide.initial_carry(1), []
@@ -635,7 +634,9 @@ def test_a_guide_goes_on_from_what_was_said():
         ("%", -1.0),
     ]:
         key = jax.random.split(jax.random.key(0), 1)
-        say, _, carry = guide.act(key, (), carry, moment(reward, played, not played))
+        if played:
+            carry = guide.record_action(carry, jnp.array([ord(played)]))
+        say, _, carry = guide.act(key, (), carry, moment(reward, not played))
         replies.append(chr(int(say[0])))
     assert replies == ["a", "b", "l", "A", "q", "r"]
 

@@ -7,7 +7,7 @@ Agents of the contract of `gpicljax.interface`, without parameters. `oracle` and
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -89,6 +89,13 @@ class SolverMemory:
     table: AnswerTable
     guess: jax.Array
     last_guess: jax.Array
+
+
+class TeacherMemory(NamedTuple):
+    """The memory of a teacher: its solver's, and the last byte said, `int32[B]`; -1 for none."""
+
+    solver: SolverMemory
+    played: jax.Array
 
 
 def _empty_solver_memory() -> SolverMemory:
@@ -250,12 +257,12 @@ def teacher_agent() -> Agent:
 
     Where feedback tells what would have been right it is a `solver`, which answers "." until it has
     heard it. In micro1 it says what was paid for, or else the next symbol after the one that was
-    not; what was said is `timestep.privileged["played"]`, if that is there, or its own guess. In
+    not; what was said is its own guess, or what `record_action` was told. In
     micro2 to micro4 it is the `oracle`: over many instances, its replies on letters that
     cannot be known yet are spread over those that are still possible.
 
     Example:
-      >>> teacher_agent().initial_carry(8).table.questions.shape
+      >>> teacher_agent().initial_carry(8).solver.table.questions.shape
       (8, 16)
     """
     solver_agent = solver()
@@ -263,17 +270,20 @@ def teacher_agent() -> Agent:
     places[[ord(x) for x in SYMBOLS]] = np.arange(len(SYMBOLS))
     uses_oracle = np.array([name in ("micro2", "micro3", "micro4") for name in tasks.ALL_NAMES])
 
-    def act(keys: jax.Array, params: ArrayTree, carry: SolverMemory, timestep: TimeStep) -> Any:
-        views, row = timestep.privileged, jnp.arange(len(carry.last_guess))
-        if "played" in views:
-            played = _translate_bytes(views, "meant", jnp.maximum(views["played"], 0))
-            place = jnp.asarray(places)[played]
-            is_symbol = (views["played"] >= 0) & (place >= 0)
-            guess = jnp.where(is_symbol, place, carry.guess[row, carry.last_guess])
-            guess = carry.guess.at[row, carry.last_guess].set(guess, mode="drop")
-            carry = dataclasses.replace(carry, guess=guess)
-        reply, aux, carry = solver_agent.act(keys, params, carry, timestep)
+    def act(keys: jax.Array, params: ArrayTree, carry: TeacherMemory, timestep: TimeStep) -> Any:
+        views, memory = timestep.privileged, carry.solver
+        row = jnp.arange(len(memory.last_guess))
+        place = jnp.asarray(places)[_translate_bytes(views, "meant", jnp.maximum(carry.played, 0))]
+        is_symbol = (carry.played >= 0) & (place >= 0) & ~timestep.trial_start
+        guess = jnp.where(is_symbol, place, memory.guess[row, memory.last_guess])
+        guess = memory.guess.at[row, memory.last_guess].set(guess, mode="drop")
+        memory = dataclasses.replace(memory, guess=guess)
+        reply, aux, memory = solver_agent.act(keys, params, memory, timestep)
         reply = jnp.where(jnp.asarray(uses_oracle)[views["task"]], views["answer"], reply)
-        return reply.astype(jnp.int32), aux, carry
+        reply = reply.astype(jnp.int32)
+        return reply, aux, TeacherMemory(memory, reply)
 
-    return Agent(solver_agent.initial_carry, act)
+    def initial_carry(batch: int) -> TeacherMemory:
+        return TeacherMemory(solver_agent.initial_carry(batch), jnp.full(batch, -1, jnp.int32))
+
+    return Agent(initial_carry, act, lambda carry, action: carry._replace(played=action))

@@ -514,6 +514,14 @@ class Environment(Generic[Params, Task, State]):
         """
         return self.observe(state, task)
 
+    def start_chances(self, task: Task, situations: int) -> jax.Array:
+        """Returns how likely an episode starts in each situation, float `[situations]`.
+
+        By default every episode of a task starts in the same one.
+        """
+        first = self.situation(self.initial(jax.random.key(0), task), task)
+        return jax.nn.one_hot(first, situations)
+
     @property
     def sets_goals(self) -> bool:
         """Whether it sets a goal, and would pay for any other likewise: if `goal_reward` is there.

@@ -100,6 +100,13 @@ class DarkGrid(Environment[Params, Task, State]):
         centre = jnp.full(2, task.size // 2, jnp.int32)
         return jnp.where(task.random_start, draw_cell(key, task.size), centre)
 
+    def start_chances(self, task: Task, situations: int) -> jax.Array:
+        """The centre, or any cell; situations beyond the cells are no starts."""
+        numbers = jnp.arange(situations)
+        centre = self.cell_number(jnp.full(2, task.size // 2, jnp.int32), task)
+        is_start = jnp.where(task.random_start, numbers < task.size**2, numbers == centre)
+        return is_start / is_start.sum()
+
     def next_cell(self, position: jax.Array, action: jax.Array, task: Task) -> jax.Array:
         """Returns the cell that an action leads to, `int32[2]`; the walls hold."""
         step = jnp.asarray(_MOVES)[task.directions[action]]

@@ -211,6 +211,10 @@ class AnyMDP(Environment[Params, Task, State]):
             position, self._draw_observation(position, draws[1], task), jnp.zeros((), jnp.int32)
         )
 
+    def start_chances(self, task: Task, situations: int) -> jax.Array:
+        """Those of the table."""
+        return jnp.diff(task.start, prepend=0)
+
     def _draw_observation(self, position: jax.Array, draw: jax.Array, task: Task) -> jax.Array:
         if task.emission is None:
             return position

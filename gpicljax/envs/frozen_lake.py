@@ -334,6 +334,11 @@ class FrozenLake(GridWorld[Params, Task]):
         row, column = jnp.divmod(start.astype(jnp.int32), self.shape[1])
         return State(row, column, jnp.zeros((), jnp.int32))
 
+    def start_chances(self, task: Task, situations: int) -> jax.Array:
+        """All start cells are equally likely."""
+        is_start = (task.cells.ravel() == START).astype(jnp.result_type(float))
+        return is_start / is_start.sum()
+
     def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
         """Runs one step with its noise given.
 

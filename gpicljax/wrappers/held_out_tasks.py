@@ -29,7 +29,8 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
 
     Attributes:
       number: `task -> uint32[]` (or int32), the same for what counts as the same task; one in
-        `parts` is held out, and so is every task whose number is 0.
+        `parts` is held out, and so is every task whose number is 0. One whose number is negative
+        is in neither part.
       held_out: whether this is the part that is held out.
       parts: see `number`.
 
@@ -73,7 +74,7 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
 
         def fits(task: Task) -> jax.Array:
             number = self.number(task)
-            return (number % self.parts == 0) == self.held_out
+            return ((number % self.parts == 0) == self.held_out) & (number >= 0)
 
         def draw(loop: tuple[jax.Array, ArrayTree, jax.Array]) -> tuple[Any, Any, jax.Array]:
             key, draw_key = jax.random.split(loop[0])
@@ -105,6 +106,10 @@ class HeldOutTasks(OwnTasks[Params, Task, State]):
     def transition_model(self, task: Task) -> TransitionModel:
         """Returns the wrapped environment's transition model."""
         return self.env.transition_model(task)
+
+    def start_chances(self, task: Task, situations: int) -> jax.Array:
+        """Returns the wrapped environment's."""
+        return self.env.start_chances(task, situations)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -10,9 +10,12 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax.checks import Count, Share, check
-from gpicljax.environment import Params, State, action_values
+from gpicljax.environment import Params, State, TransitionModel, action_values
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers._own_tasks import OwnTasks
+
+_MOST_ACTIONS = 32
+"""Actions whose being best is kept as the bits of one number."""
 
 
 @struct.dataclass
@@ -21,7 +24,8 @@ class SolvedTask:
 
     Attributes:
       inner: the wrapped environment's task.
-      optimal: `bool[S, width]`, the actions that are best in every situation.
+      optimal: `uint32[N, S]`, the best actions in every situation as bits, with 1 to N actions
+        left in the trial; N is 1 where there is no end to it.
     """
 
     inner: Any
@@ -34,11 +38,19 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
 
     `privileged` is a dictionary with `optimal: bool[width]`, the best actions here, which an oracle
     takes and a student may be taught; see `agents.acting.optimal_agent`. Best is the greatest
-    discounted return of the episode, by value iteration over `Environment.transition_model`.
+    discounted return of the episode, by value iteration over `Environment.transition_model`; with
+    `actions`, the greatest sum of rewards in what is left of a trial, episode after episode, by
+    dynamic programming (`Trial` tells how much is left). That an episode will be cut off is not
+    foreseen. Of plans that pay the same, the one that pays earlier is better.
 
     Attributes:
       width: of `optimal`, where it is to be padded; as many as there are actions if None.
       discount: see `environment.action_values`.
+      actions: of a trial; None for single episodes.
+      counts_ends: whether ends of episodes are gained in a trial, in place of rewards.
+
+    Raises:
+      ValueError: for an environment without a transition model, or more than 32 actions.
 
     Example:
       >>> import gpicljax
@@ -53,20 +65,34 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
 
     width: Count | None = None
     discount: Share = 0.99
+    actions: Count | None = None
+    counts_ends: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         accepted_values = "an environment that tells the outcomes of all actions"
         check(self.env.has_transition_model, "env", self.env.name, accepted_values)
+        count = self._num_actions
+        check(count <= _MOST_ACTIONS, "env", f"{count} actions", f"up to {_MOST_ACTIONS}")
+
+    @property
+    def _num_actions(self) -> int:
+        return self.env.action_space().n  # type: ignore[attr-defined]
 
     def _solve(self, task: ArrayTree) -> SolvedTask:
-        values = action_values(self.env.transition_model(task), self.discount)
+        model = self.env.transition_model(task)
+        if self.actions is None:
+            values = action_values(model, self.discount)[None]
+        else:
+            situations = model.chance.shape[0]
+            start = self.env.start_chances(task, situations).astype(model.chance.dtype)
+            values = trial_action_values(model, start, self.actions, self.counts_ends)
         maximum = values.max(-1, keepdims=True)
         # Actions that are as good as each other may differ by what rounding leaves of their values.
         tolerance = jnp.maximum(1e-5, 4 * jnp.finfo(values.dtype).eps * jnp.abs(maximum))
-        best = values >= maximum - tolerance
-        padding = max((self.width or 0) - best.shape[1], 0)
-        return SolvedTask(task, jnp.pad(best, ((0, 0), (0, padding))))
+        best = (values >= maximum - tolerance).astype(jnp.uint32)
+        bits = jnp.left_shift(jnp.uint32(1), jnp.arange(best.shape[-1], dtype=jnp.uint32))
+        return SolvedTask(task, (best * bits).sum(-1, dtype=jnp.uint32))
 
     def inner_task(self, task: SolvedTask) -> Any:
         """Returns the task that was solved."""
@@ -76,6 +102,48 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
         """Draws a task of the wrapped environment, and solves it."""
         return self._solve(self.env.sample_task(key, params))
 
+    def best_actions(
+        self, state: State, task: SolvedTask, left: jax.Array | int
+    ) -> dict[str, jax.Array]:
+        """Returns `optimal`: `bool[width]`, the best here with so many left in the trial."""
+        row = jnp.clip(left, 1, task.optimal.shape[0]) - 1
+        bits = task.optimal[row, self.situation(state, task)]
+        count = self._num_actions
+        best = (bits >> jnp.arange(count, dtype=jnp.uint32)) & 1 > 0
+        return {"optimal": jnp.pad(best, (0, max((self.width or 0) - count, 0)))}
+
     def privileged(self, state: State, task: SolvedTask) -> dict[str, jax.Array]:
-        """`optimal`: `bool[width]`, the best actions here."""
-        return {"optimal": task.optimal[self.situation(state, task)]}
+        """`optimal`: `bool[width]`, the best actions here; of a trial, with all of it left."""
+        return self.best_actions(state, task, self.actions or 1)
+
+
+def trial_action_values(
+    outcomes: TransitionModel,
+    start: jax.Array,
+    actions: int,
+    counts_ends: bool = False,
+    discount: float = 0.9999,
+) -> jax.Array:
+    """Returns the values of actions with so many left in a trial of episode after episode.
+
+    Args:
+      outcomes: what every action leads to; episodes are not cut off.
+      start: float `[S]`, the chances of an episode's first situation.
+      actions: N, of the trial.
+      counts_ends: whether ends of episodes are gained, in place of rewards.
+      discount: per action; just below 1 it only decides between plans that pay the same.
+
+    Returns:
+      float `[N, S, A]`, with 1 to N actions left.
+
+    Source: backward induction; Puterman (1994), section 4.5.
+    """
+    gain = outcomes.over.astype(outcomes.reward.dtype) if counts_ends else outcomes.reward
+    expected = (outcomes.chance * gain).sum(-1)
+
+    def with_one_more(value: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+        onward = jnp.where(outcomes.over, value @ start, value[outcomes.following])
+        values = expected + discount * (outcomes.chance * onward).sum(-1)
+        return values.max(-1), values
+
+    return jax.lax.scan(with_one_more, jnp.zeros_like(start), None, actions)[1]

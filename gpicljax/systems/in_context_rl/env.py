@@ -20,6 +20,7 @@ from gpicljax.wrappers.held_out_tasks import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
 from gpicljax.wrappers.task_mixture import TaskMixture
 from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
+from gpicljax.wrappers.wrapper import Wrapper
 
 Family = Literal[
     "two-arms",
@@ -54,6 +55,11 @@ CUSTOM = "SFFF", "FHFH", "FFFH", "GFFH"
 """The evaluation's second lake; its goal is three moves below the start."""
 ENDS_ARE_GOALS = ("CliffWalking-v1",)
 """Ids of environments in which every move costs, and an episode ends at its goal alone."""
+PLANNING = {"FrozenLake": (0.5, 0.2), "CliffWalking": (-5.0, 0.0), "AnyMDP": (10.0, 0.5)}
+"""What the program that plans presumes of an action that was not tried, and the weight of that: the
+best of some on training tasks."""
+ROOMS, ROOM_SIZE = ("dark-room", "key-to-door"), 9
+"""The families of dark rooms, and the side of a room."""
 PADDED = 48, 10
 """Situations and actions of the space that all families fit into."""
 
@@ -80,8 +86,9 @@ def corridor_number(task: cliff_walking.Task) -> jax.Array:
 
 
 def room_number(task: dark_room.Task) -> jax.Array:
-    """Returns a number of a dark room, by its goal."""
-    return _number(task.goal, [[-1, -1]])
+    """Returns a number of a dark room, by its goal; -1 where that is the start."""
+    number = _number(task.goal, [[-1, -1]]).astype(jnp.int32)
+    return jnp.where((task.goal == task.size // 2).all(), -1, number)
 
 
 def key_number(task: key_to_door.Task) -> jax.Array:
@@ -94,6 +101,13 @@ def is_bandit(env: Environment) -> bool:
     observations = env.observation_space()
     situations = observations["now"] if isinstance(observations, spaces.Dict) else observations
     return situations == spaces.Discrete(1)
+
+
+def innermost(env: Environment) -> Environment:
+    """Returns the environment within all wrappers."""
+    while isinstance(env, Wrapper):
+        env = env.env
+    return env
 
 
 def trial_settings(actions: int, padded: bool) -> TrialSettings:
@@ -111,6 +125,7 @@ class Tasks:
       params: those of its params that are not the default.
       number: of a task, see `trials.Part`; all tasks if None.
       held_out: whether the part is the one that is held out.
+      parts: one in so many numbers is held out.
     """
 
     env_id: str
@@ -118,6 +133,7 @@ class Tasks:
     params: tuple[tuple[str, Any], ...] = ()
     number: Callable[[Any], Any] | None = None
     held_out: bool = False
+    parts: int = 8
 
     @property
     def ends_are_goals(self) -> bool:
@@ -128,12 +144,17 @@ class Tasks:
     def env(self) -> Environment:
         """Returns the environment of one episode."""
         env = make(self.env_id, **dict(self.static))
-        return env if self.number is None else HeldOutTasks(env, self.number, self.held_out)
+        if self.number is None:
+            return env
+        return HeldOutTasks(env, self.number, self.held_out, self.parts)
 
     def trials(self, actions: int, padded: bool = False) -> tuple[Environment, Any]:
         """Returns whole trials of solved tasks, and the params."""
         settings = trial_settings(actions, padded)
-        env = settings.wrap(WithOptimalActions(self.env, width=settings.choices))
+        solved = WithOptimalActions(
+            self.env, settings.choices, actions=actions, counts_ends=self.ends_are_goals
+        )
+        env = settings.wrap(solved)
         return env, env.make_params(**dict(self.params))
 
 
@@ -153,10 +174,10 @@ def family_tasks(family: Family, held_out: bool) -> Tasks:
         params |= {"rows": (2, 4), "columns": (4, 12)}
         return Tasks(CLIFF, (), tuple(params.items()), corridor_number, held_out)
     if family == "dark-room":
-        return Tasks(DARK_ROOM, number=room_number, held_out=held_out)
+        return Tasks(DARK_ROOM, number=room_number, held_out=held_out, parts=4)
     if family == "key-to-door":
         # So that the door can be opened as often as there is time for.
-        return Tasks(KEY_TO_DOOR, (), (("door_ends", True),), key_number, held_out)
+        return Tasks(KEY_TO_DOOR, (), (("door_ends", True),), key_number, held_out, 4)
     if family == "any-mdp":
         return Tasks(ANY_MDP)  # no table is ever drawn twice
     if family == "lakes-anywhere":

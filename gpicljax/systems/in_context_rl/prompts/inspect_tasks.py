@@ -82,7 +82,7 @@ def _reference_players(env: Environment, actions: int) -> Callable[[jax.Array], 
     """Returns `key -> (trials, trials)` of random play and an oracle; None without an oracle."""
     if not env.has_transition_model:
         return None
-    solved = Trial(WithOptimalActions(env), actions)
+    solved = Trial(WithOptimalActions(env, actions=actions), actions)
     vec = single_trial_batch(solved, 1, actions, privileged=True)
 
     def play_references(key: jax.Array) -> Any:

@@ -14,7 +14,7 @@ holds for all, and some may not exist.
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,8 @@ from gpicljax.checks import Size, check, check_fields
 from gpicljax.networks.actor_critic import PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.feedforward import MLP, dense
+
+SumsT = TypeVar("SumsT")
 
 
 class Experience(NamedTuple):
@@ -136,12 +138,12 @@ class ExperienceActorCritic(nn.Module):
         situation = jax.nn.one_hot(observation["now"], self.situations, dtype=dtype)
         elapsed = observation["elapsed"].astype(dtype)
         batch = situation.shape[:-1]
-        pairs, places = _means(sums.pairs), _means(sums.places)
+        pairs, places = read_sums(sums.pairs), read_sums(sums.places)
         taken = sums.pairs.sum(-3)[..., :1]
         codes = sums.codes / jnp.maximum(taken, 1)
         local = jnp.einsum("...s,...sax->...ax", situation, pairs)
         by_action = jnp.moveaxis(pairs, -3, -2).reshape(*batch, self.actions, -1)
-        whole = _means(sums.pairs.sum(-3))
+        whole = read_sums(sums.pairs.sum(-3))
         per_action = jnp.concatenate([by_action, local, whole, codes], axis=-1)
         # What an action is worth here depends on where this is and on what lies around.
         flat = places.reshape(*batch, -1)
@@ -161,29 +163,7 @@ class ExperienceActorCritic(nn.Module):
         self, carry: Experience | None, inputs: AgentInput, starts: jax.Array | None
     ) -> tuple[PolicyOutput, Experience]:
         """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
-        added = self._contribution(inputs)
-        sums = jax.tree.map(lambda x: jnp.cumsum(x, axis=0), added)
-        begun = jnp.zeros((1, 1), bool)
-        if starts is not None:
-            # Nothing is left from before the last start.
-            time = jnp.arange(inputs.last_action.shape[0], dtype=jnp.int32)
-            last = jax.lax.cummax(jnp.where(starts, time[:, None], -1), axis=0)
-            begun = last >= 0
-
-            def since(total: jax.Array, step: jax.Array) -> jax.Array:
-                like = (*last.shape, *(1,) * (total.ndim - 2))
-                place = jnp.maximum(last, 0).reshape(like)
-                before = jnp.take_along_axis(total - step, place, axis=0)
-                return total - jnp.where(begun.reshape(like), before, 0)
-
-            sums = jax.tree.map(since, sums, added)
-        if carry is not None:
-
-            def earlier(total: jax.Array, old: jax.Array) -> jax.Array:
-                kept = ~begun.reshape(*begun.shape, *(1,) * (total.ndim - 2))
-                return total + jnp.where(kept, old[None], 0)
-
-            sums = jax.tree.map(earlier, sums, carry)
+        sums = sum_since_starts(self._contribution(inputs), carry, starts)
         return self._read(inputs, sums), jax.tree.map(lambda x: x[-1], sums)
 
     def step(
@@ -198,8 +178,8 @@ class ExperienceActorCritic(nn.Module):
         return self._read(inputs, sums), sums
 
 
-def _means(sums: jax.Array) -> jax.Array:
-    """Counts, pays and ends as what is easily read: float `[..., 3]` -> `[..., 4]`.
+def read_sums(sums: jax.Array) -> jax.Array:
+    """Returns counts, pays and ends as what is easily read: float `[..., 3]` -> `[..., 4]`.
 
     Symmetric logarithms: Hafner et al. (2023), "DreamerV3", equation 9.
     """
@@ -208,6 +188,54 @@ def _means(sums: jax.Array) -> jax.Array:
     # A fall off a cliff pays -100 where other steps pay -1, or 1.
     means = jnp.sign(means) * jnp.log1p(jnp.abs(means))
     return jnp.concatenate([jnp.log1p(count), jax.lax.rsqrt(1 + count), means], axis=-1)
+
+
+def sum_since_starts(added: SumsT, carry: SumsT | None, starts: jax.Array | None) -> SumsT:
+    """Returns running sums `[T, B, ...]` over each trial, of what each step adds, `[T, B, ...]`.
+
+    Args:
+      added: what is added at each step; also at that of a start, which belongs to the new trial.
+      carry: sums before the first step, `[B, ...]`; None for zeros.
+      starts: `bool[T, B]`, where a trial starts; None for nowhere.
+    """
+    sums = jax.tree.map(lambda x: jnp.cumsum(x, axis=0), added)
+    begun = jnp.zeros((1, 1), bool)
+    if starts is not None:
+        # Nothing is left from before the last start.
+        time = jnp.arange(starts.shape[0], dtype=jnp.int32)
+        last = jax.lax.cummax(jnp.where(starts, time[:, None], -1), axis=0)
+        begun = last >= 0
+
+        def since(total: jax.Array, step: jax.Array) -> jax.Array:
+            like = (*last.shape, *(1,) * (total.ndim - 2))
+            place = jnp.maximum(last, 0).reshape(like)
+            before = jnp.take_along_axis(total - step, place, axis=0)
+            return total - jnp.where(begun.reshape(like), before, 0)
+
+        sums = jax.tree.map(since, sums, added)
+    if carry is None:
+        return sums
+
+    def with_carry(total: jax.Array, old: jax.Array) -> jax.Array:
+        kept = ~begun.reshape(*begun.shape, *(1,) * (total.ndim - 2))
+        return total + jnp.where(kept, old[None], 0)
+
+    return jax.tree.map(with_carry, sums, carry)
+
+
+def trial_spaces(observation_space: spaces.Space, actions: spaces.Space) -> tuple[int, int]:
+    """Returns the number of situations and of actions in whole trials of discrete tasks.
+
+    Raises:
+      ValueError: for spaces of another kind.
+    """
+    entries = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
+    situations = entries.get("now")
+    accepted_values = "whole trials (wrappers.Trial) of discrete situations"
+    fits = isinstance(situations, spaces.Discrete) and "reached" in entries
+    check(fits, "observation_space", observation_space, accepted_values)
+    check(isinstance(actions, spaces.Discrete), "actions", actions, "Discrete")
+    return situations.n, actions.n  # type: ignore[attr-defined]
 
 
 def experience_network(
@@ -225,10 +253,6 @@ def experience_network(
     Raises:
       ValueError: for spaces of another kind.
     """
-    entries = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
-    fits = isinstance(entries.get("now"), spaces.Discrete) and "reached" in entries
-    accepted_values = "whole trials (wrappers.Trial) of discrete situations"
-    check(fits, "observation_space", observation_space, accepted_values)
-    check(isinstance(actions, spaces.Discrete), "actions", actions, "Discrete")
+    count, choices = trial_spaces(observation_space, actions)
     sizes = settings or ExperienceSettings()
-    return as_network(ExperienceActorCritic(entries["now"].n, actions.n, sizes))  # type: ignore[attr-defined]
+    return as_network(ExperienceActorCritic(count, choices, sizes))

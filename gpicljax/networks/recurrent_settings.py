@@ -14,10 +14,13 @@ from gpicljax.networks.experience import ExperienceSettings, experience_network
 from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
 from gpicljax.networks.online_memory import OnlineMemorySettings
 from gpicljax.networks.online_policy import OnlinePolicy
+from gpicljax.networks.planning import PlanningSettings, planning_network
 from gpicljax.networks.pointer import Pointer
 
+OwnNetwork = Literal["continuations", "pointers", "online", "tables", "planning"]
+"""Memories that are networks of their own."""
 _SYMBOLIC = ("continuations", "pointers", "online")
-"""Memories that are networks of their own, for symbols in and symbols out."""
+"""Those for symbols in and symbols out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +28,12 @@ class RecurrentSettings(MemorySettings):
     """A network with a memory, for a policy and its value.
 
     Attributes:
-      memory: kind of the memory, see `MemorySettings`. Four more kinds are networks of their own.
+      memory: kind of the memory, see `MemorySettings`. Five more kinds are networks of their own.
         `"continuations"` (`networks.continuation`) and `"pointers"` (`networks.pointer`) are for
         symbols in and symbols out; `core` is then the size of their projections, all heads
         together. So is `"online"` (`networks.online_policy`), which has sizes of its own.
-        `"tables"` (`networks.experience`) is for whole trials of discrete tasks.
+        `"tables"` (`networks.experience`) and `"planning"` (`networks.planning`) are for whole
+        trials of discrete tasks.
       sizes: hidden sizes before the memory; for networks of symbols, those of the layers that read
         it.
       context: n, the number of events by which continuations are found, or that are seen without
@@ -38,6 +42,7 @@ class RecurrentSettings(MemorySettings):
       silence: the symbol whose steps are no events for continuations and pointers; None if all
         steps are events.
       tables: sizes of the network with tables.
+      planning: sizes of the network that plans.
       online: sizes of the online memory.
 
     Example:
@@ -48,17 +53,18 @@ class RecurrentSettings(MemorySettings):
       (8, 32)
     """
 
-    memory: MemoryKind | Literal["continuations", "pointers", "online", "tables"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
+    memory: MemoryKind | OwnNetwork = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
     sizes: tuple[Size, ...] = (128,)
     context: Size = 4
     following: Size = 8
     silence: Natural | None = None
     tables: ExperienceSettings = ExperienceSettings()
+    planning: PlanningSettings = PlanningSettings()
     online: OnlineMemorySettings = OnlineMemorySettings()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.memory == "tables":
+        if self.memory in ("tables", "planning"):
             return
         if self.memory not in _SYMBOLIC:
             return super().__post_init__()
@@ -69,6 +75,8 @@ class RecurrentSettings(MemorySettings):
         """Returns the network, for members of these spaces."""
         if self.memory == "tables":
             return experience_network(observations, actions, self.tables)
+        if self.memory == "planning":
+            return planning_network(observations, actions, self.planning)
         if self.memory not in _SYMBOLIC:
             core = self.make(observations, actions)
             return as_network(RecurrentActorCritic(observations, actions, self.sizes, *core))

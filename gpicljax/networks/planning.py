@@ -1,0 +1,438 @@
+"""A memory of a trial that is read by value iteration: what was tried, and what it led to.
+
+It keeps a list of the trial's steps, and sums of them by situation and action. To choose an action
+it plans: what an action was seen to lead to counts as often as it was seen, and beside it counts
+what the action probably does, as a mixture of moves that are learnt over all tasks, mixed by the
+code of the moves that the action has made in this trial. What is worth going to (pay, ends, and the
+worth of finding out) is read from the sums by layers that all situations share. Some steps of value
+iteration follow, and the values of the actions here are most of the logits.
+
+Value iteration is built in, and is no finding of training. What is learnt is what the world does
+where it was not seen yet, what is worth exploring, and how far to trust either. It presumes
+situations and actions that are discrete and few, as `networks.experience` does.
+
+Sources: value iteration within a network: Tamar et al. (2016), "Value iteration networks"; a worth
+of exploring that falls with the count: Strehl & Littman (2008).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from gpicljax import spaces
+from gpicljax.batching import select
+from gpicljax.checks import Count, Natural, Size, check, check_fields
+from gpicljax.networks.actor_critic import PolicyOutput
+from gpicljax.networks.contract import AgentInput, Network, as_network
+from gpicljax.networks.experience import (
+    ActionReadout,
+    read_sums,
+    sum_since_starts,
+    trial_spaces,
+)
+from gpicljax.networks.feedforward import MLP, dense
+from gpicljax.networks.policies import legal_actions
+
+
+class Steps(NamedTuple):
+    """The last N steps of a trial, the latest one last; -1 where there is none.
+
+    Attributes:
+      pair: `int32[..., N]`, situation times A plus action.
+      reached: `int32[..., N]`, the situation that it led to.
+    """
+
+    pair: jax.Array
+    reached: jax.Array
+
+
+class Sums(NamedTuple):
+    """Sums over a trial, apart before and after the episode had paid if P is 2.
+
+    Attributes:
+      pairs: float `[..., P, S, A, 2]`, count and pay of actions taken in situations.
+      places: float `[..., P, S, 3]`, count, pay and ends of situations reached.
+      codes: float `[..., A, C]`, of moves made by actions.
+    """
+
+    pairs: jax.Array
+    places: jax.Array
+    codes: jax.Array
+
+
+class PlanningCarry(NamedTuple):
+    """What is remembered: `steps`, `sums`, and `episode`: float `[..., 2]`, its steps and pay."""
+
+    steps: Steps
+    sums: Sums
+    episode: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanningSettings:
+    """Sizes and switches of `PlanningActorCritic`.
+
+    Attributes:
+      sweeps: steps of value iteration.
+      slots: N, steps of a trial that are remembered one by one.
+      moves: K, learnt moves that an action is taken for a mixture of.
+      grid: side of a square of cells, counted row by row, in which the actions are known to mean
+        left, right, up, down and stay; 0 where what they do has to be found out.
+      splits_episodes: whether sums are kept apart before and after the episode has paid.
+      code: of the MLP that codes a move; the last is C.
+      hidden: of the layers that read situations.
+      readout: hidden sizes of the head that all actions share.
+    """
+
+    sweeps: Count = 12
+    slots: Size = 200
+    moves: Size = 6
+    grid: Natural = 0
+    splits_episodes: bool = False
+    code: tuple[Size, ...] = (64, 16)
+    hidden: Size = 32
+    readout: Size = 64
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check(bool(self.code), "code", self.code, "at least one size")
+
+
+class PlanningActorCritic(nn.Module):
+    """A policy and a value for whole trials (`wrappers.Trial`) of discrete tasks; see the module.
+
+    Attributes:
+      situations: S.
+      actions: A.
+      settings: sizes and switches.
+    """
+
+    situations: int
+    actions: int
+    settings: PlanningSettings = PlanningSettings()
+    reads_none = True
+
+    def setup(self) -> None:
+        """The layers, and the moves."""
+        sizes, count = self.settings, self.situations
+        self.parts = 2 if sizes.splits_episodes else 1
+        self.code = MLP(sizes.code)
+        if sizes.grid:
+            self.known_moves = grid_moves(sizes.grid)
+        else:
+            shape = (sizes.moves, count, count)
+            self.move_logits = self.param("moves", nn.initializers.normal(0.3), shape)
+            self.mixture = dense(sizes.moves)
+        self.place = self.param(
+            "place", nn.initializers.normal(0.1), (self.parts, count, sizes.hidden)
+        )
+        self.local, self.common = dense(sizes.hidden), dense(sizes.hidden)
+        self.second = dense(sizes.hidden)
+        small = nn.initializers.variance_scaling(0.1, "fan_in", "normal")
+        self.judge = dense(4, kernel_init=small)
+        # Weights of what is presumed, as softplus of these: of moves, of pay and ends.
+        self.trust = self.param("trust", nn.initializers.constant(-1.5), (2,))
+        self.discount = self.param("discount", nn.initializers.constant(2.0), (self.parts,))
+        self.sharpness = self.param("sharpness", nn.initializers.constant(1.0), ())
+        self.embed = [dense(sizes.readout) for _ in range(3)]
+        self.readout = ActionReadout(sizes.readout)
+        self.value = dense(1)
+
+    # What is remembered ----------------------------------------------------------------------
+
+    def initial_carry(self, batch: int) -> PlanningCarry:
+        """Returns the memory before the first action."""
+        places, actions, dtype = self.situations, self.actions, jnp.result_type(float)
+        parts = 2 if self.settings.splits_episodes else 1
+        none = jnp.full((batch, self.settings.slots), -1, jnp.int32)
+        sums = Sums(
+            jnp.zeros((batch, parts, places, actions, 2), dtype),
+            jnp.zeros((batch, parts, places, 3), dtype),
+            jnp.zeros((batch, actions, self.settings.code[-1]), dtype),
+        )
+        return PlanningCarry(Steps(none, none), sums, jnp.zeros((batch, 2), dtype))
+
+    def _last_step(self, inputs: AgentInput) -> Steps:
+        """Returns the last step, leaves `[...]`; -1 where there is none."""
+        seen, is_step = inputs.observation, inputs.last_action >= 0
+        pair = (seen["before"] * self.actions + inputs.last_action).astype(jnp.int32)
+        return Steps(
+            jnp.where(is_step, pair, -1), jnp.where(is_step, seen["reached"].astype(jnp.int32), -1)
+        )
+
+    def _next_episode(self, episode: jax.Array, inputs: AgentInput) -> jax.Array:
+        """Returns the steps and the pay of the episode in progress."""
+        seen, dtype = inputs.observation, episode.dtype
+        is_step = (inputs.last_action >= 0).astype(dtype)
+        longer = episode + jnp.stack([is_step, is_step * inputs.last_reward.astype(dtype)], -1)
+        over = seen["terminated"] | seen["truncated"] | (inputs.last_action < 0)
+        return jnp.where(over[..., None], 0, longer)
+
+    def _part(self, episode: jax.Array) -> jax.Array:
+        """Returns which part of the sums an episode's next step belongs to, one-hot `[..., P]`."""
+        if self.parts == 1:
+            return jnp.ones_like(episode[..., :1])
+        has_paid = (episode[..., 1] > 0).astype(episode.dtype)
+        return jnp.stack([1 - has_paid, has_paid], -1)
+
+    def _contribution(self, inputs: AgentInput, part: jax.Array) -> Sums:
+        """Returns what the last step adds to the sums."""
+        seen, dtype = inputs.observation, jnp.result_type(float)
+        before = jax.nn.one_hot(seen["before"], self.situations, dtype=dtype)
+        reached = jax.nn.one_hot(seen["reached"], self.situations, dtype=dtype)
+        action = jax.nn.one_hot(inputs.last_action, self.actions, dtype=dtype)  # 0s for -1
+        is_step = (inputs.last_action >= 0).astype(dtype)
+        end = (seen["terminated"] | seen["truncated"]).astype(dtype)
+        outcome = jnp.stack([is_step, is_step * inputs.last_reward, is_step * end], -1)
+        code = self.code(jnp.concatenate([before, reached], axis=-1))
+        pair = before[..., :, None] * action[..., None, :]
+        places = reached[..., :, None] * outcome[..., None, :]
+        pairs = pair[..., None] * outcome[..., None, None, :2]
+        return Sums(
+            part[..., :, None, None, None] * pairs[..., None, :, :, :],
+            part[..., :, None, None] * places[..., None, :, :],
+            action[..., :, None] * code[..., None, :],
+        )
+
+    # Reading it ------------------------------------------------------------------------------
+
+    def _mean_of_known(
+        self, steps: Steps, is_visible: jax.Array
+    ) -> Callable[[jax.Array], jax.Array]:
+        """Returns `worth [..., S] -> float [..., S, A]`, summed over what actions led to.
+
+        Args:
+          steps: of every instance, leaves `[B, L]`.
+          is_visible: `bool[..., B, L]`, those that count.
+        """
+        reached, pair = jnp.maximum(steps.reached, 0), jnp.maximum(steps.pair, 0)
+        size = self.situations * self.actions
+
+        def add_up(worth: jax.Array) -> jax.Array:
+            batch = worth.shape[:-1]
+            gained = jnp.take_along_axis(
+                worth, jnp.broadcast_to(reached, (*batch, reached.shape[-1])), -1
+            )
+            gained = jnp.where(is_visible, gained, 0).reshape(-1, reached.shape[-1])
+            places = jnp.broadcast_to(pair, (*batch, pair.shape[-1])).reshape(gained.shape)
+            rows = jnp.arange(len(gained))[:, None]
+            sums = jnp.zeros((len(gained), size), worth.dtype).at[rows, places].add(gained)
+            return sums.reshape(*batch, self.situations, self.actions)
+
+        return add_up
+
+    def _read(
+        self,
+        inputs: AgentInput,
+        sums: Sums,
+        episode: jax.Array,
+        steps: Steps,
+        is_visible: jax.Array,
+    ) -> PolicyOutput:
+        """The output for what has been tried so far."""
+        seen, dtype = inputs.observation, sums.places.dtype
+        part = self._part(episode)
+        taken = sums.pairs[..., 0].sum(-3)  # [..., S, A], of all parts
+        codes = sums.codes / jnp.maximum(taken.sum(-2), 1)[..., None]
+        has_paid = part[..., -1]  # where P is 2
+        count, paid = jnp.moveaxis(_of_part(has_paid, sums.pairs, 4), -1, 0)
+
+        # What an action probably leads to.
+        if self.settings.grid:
+            following, moves = jnp.asarray(self.known_moves), self.known_moves
+            near = np.zeros((self.situations,) * 2, np.float32)
+            np.add.at(near, (np.arange(self.situations)[:, None], moves), 1 / self.actions)
+            guess = lambda worth: worth[..., following]  # noqa: E731
+        else:
+            moves = nn.softmax(self.move_logits)
+            near = moves.mean(0)
+            mixture = nn.softmax(self.mixture(codes))  # [..., A, K]
+
+            def guess(worth: jax.Array) -> jax.Array:
+                each = jnp.einsum("kst,...t->...sk", moves, worth)
+                return jnp.einsum("...sk,...ak->...sa", each, mixture)
+
+        # What is worth going to, from the sums by place of this part and, apart, of the other.
+        stats = read_sums(sums.places)  # [..., P, S, 4]
+        own = jnp.concatenate(
+            [part[..., None, None] * stats, (1 - part)[..., None, None] * stats], -1
+        )
+        own = jnp.moveaxis(own, -3, -2)
+        own = own.reshape(*own.shape[:-2], -1)
+        around = jnp.einsum("st,...tf->...sf", near, own)
+        length = episode[..., :1] / jnp.asarray([8.0, 16.0, 32.0, 64.0], dtype)
+        state = jnp.concatenate(
+            [seen["elapsed"].astype(dtype), jnp.tanh(length), jnp.log1p(jnp.abs(episode))], -1
+        )
+        whole = jnp.concatenate([stats.max(-2), stats.mean(-2)], -1)
+        whole = jnp.concatenate([whole.reshape(*state.shape[:-1], -1), state], -1)
+        whole = (part[..., :, None] * whole[..., None, :]).reshape(*whole.shape[:-1], -1)
+        hidden = self.local(jnp.concatenate([own, around], -1)) + self.common(whole)[..., None, :]
+        hidden = nn.relu(hidden + _of_part(has_paid, self.place, 3))
+        judged = self.judge(nn.relu(self.second(hidden)))
+        presumed_pay, presumed_end, curiosity, bonus = jnp.moveaxis(judged, -1, 0)
+        trust = nn.softplus(self.trust)
+        visits, pay, ends = jnp.moveaxis(_of_part(has_paid, sums.places, 3), -1, 0)
+        pay = (pay + trust[1] * presumed_pay) / (visits + trust[1])
+        ends = (ends + trust[1] * nn.sigmoid(presumed_end - 2)) / (visits + trust[1])
+
+        # Value iteration.
+        fixed = (paid + trust[0] * guess(pay)) / (count + trust[0])
+        fixed = fixed + bonus[..., None] / (1 + 4 * count)
+        onward = nn.sigmoid(_of_part(has_paid, self.discount, 1))[..., None] * (1 - ends)
+        exists = jnp.broadcast_to(legal_actions(seen, self.actions), fixed[..., 0, :].shape)
+        add_up = None if self.settings.grid else self._mean_of_known(steps, is_visible)
+
+        @jax.checkpoint
+        def sweep(worth: jax.Array) -> jax.Array:
+            arrival = curiosity + onward * worth
+            if add_up is None:
+                return fixed + guess(arrival)
+            return fixed + (add_up(arrival) + trust[0] * guess(arrival)) / (
+                taken[..., :] + trust[0]
+            )
+
+        def best(values: jax.Array) -> jax.Array:
+            return jnp.where(exists[..., None, :], values, -jnp.inf).max(-1)
+
+        worth, _ = jax.lax.scan(
+            lambda worth, _: (best(sweep(worth)), None),
+            jnp.zeros_like(pay),
+            None,
+            self.settings.sweeps,
+        )
+        values = sweep(worth)
+
+        # The actions here.
+        here = jax.nn.one_hot(seen["now"], self.situations, dtype=dtype)
+        pick = lambda x: jnp.einsum("...s,...sa->...a", here, x)  # noqa: E731
+        q, tried, earned = pick(values), pick(count), pick(paid)
+        top = jnp.where(exists, q, -jnp.inf).max(-1, keepdims=True)
+        bottom = jnp.where(exists, q, jnp.inf).min(-1, keepdims=True)
+        spread = jax.lax.stop_gradient(jnp.maximum(top - bottom, 1e-3))
+        gap = jnp.where(exists, (q - jax.lax.stop_gradient(top)) / spread, 0)
+        local = read_sums(jnp.stack([tried, earned, jnp.zeros_like(tried)], -1))[..., :3]
+        own = [gap[..., None], local, jnp.log1p(taken.sum(-2))[..., None], codes]
+        each = self.embed[0](jnp.concatenate(own, -1)) + self.embed[1](whole)[..., None, :]
+        each = self.embed[2](nn.relu(each))
+        most = jnp.where(exists[..., None], each, -jnp.inf).max(-2)
+        common = jnp.concatenate([whole, top, most], -1)
+        logits = jnp.exp(self.sharpness) * gap + self.readout(common, nn.relu(each))
+        return PolicyOutput(logits, self.value(common)[..., 0])
+
+    def unroll(
+        self, carry: PlanningCarry | None, inputs: AgentInput, starts: jax.Array | None
+    ) -> tuple[PolicyOutput, PlanningCarry]:
+        """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
+        time, batch = inputs.last_action.shape
+        old = self.initial_carry(batch) if carry is None else carry
+        begins = jnp.zeros((time, batch), bool) if starts is None else starts
+
+        def follow(episode: jax.Array, step: tuple[AgentInput, jax.Array]) -> tuple[Any, Any]:
+            before = jnp.where(step[1][:, None], 0, episode)
+            after = self._next_episode(before, step[0])
+            return after, (before, after)
+
+        _, (before, episode) = jax.lax.scan(follow, old.episode, (inputs, begins))
+        added = self._contribution(inputs, self._part(before))
+        sums = sum_since_starts(added, None if carry is None else carry.sums, starts)
+
+        # Of all steps, those before the carry and the new ones, each time sees the last N of its
+        # own trial.
+        new = jax.tree.map(lambda x: x.T, self._last_step(inputs))
+        steps = (
+            new
+            if carry is None
+            else jax.tree.map(lambda *x: jnp.concatenate(x, -1), old.steps, new)
+        )
+        earlier = steps.pair.shape[-1] - time
+        number = jnp.cumsum(steps.pair >= 0, -1)
+        trial = jnp.cumsum(jnp.pad(begins.T, ((0, 0), (earlier, 0))), -1)
+        now, place = jnp.arange(time) + earlier, jnp.arange(steps.pair.shape[-1])
+        is_recent = number[:, now].T[..., None] - number < self.settings.slots
+        is_own = trial[:, now].T[..., None] == trial
+        is_visible = is_recent & is_own & (place <= now[:, None, None]) & (steps.pair >= 0)
+        output = self._read(inputs, sums, episode, steps, is_visible)
+
+        # The last N visible ones, in order, for the carry.
+        order = jnp.argsort(is_visible[-1], axis=-1, stable=True)[:, -self.settings.slots :]
+        kept = jax.tree.map(
+            lambda x: jnp.take_along_axis(jnp.where(is_visible[-1], x, -1), order, -1), steps
+        )
+        missing = self.settings.slots - order.shape[-1]
+        kept = jax.tree.map(
+            lambda x: jnp.pad(x, ((0, 0), (max(missing, 0), 0)), constant_values=-1), kept
+        )
+        return output, PlanningCarry(kept, jax.tree.map(lambda x: x[-1], sums), episode[-1])
+
+    def step(
+        self, carry: PlanningCarry, inputs: AgentInput, start: jax.Array
+    ) -> tuple[PolicyOutput, PlanningCarry]:
+        """Inputs `[B, ...]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
+        carry = select(start, self.initial_carry(start.shape[0]), carry)
+        episode = self._next_episode(carry.episode, inputs)
+        added = self._contribution(inputs, self._part(carry.episode))
+        sums = jax.tree.map(jnp.add, carry.sums, added)
+        new = self._last_step(inputs)
+        longer = jax.tree.map(
+            lambda old, last: jnp.concatenate([old[:, 1:], last[:, None]], -1), carry.steps, new
+        )
+        steps = select(new.pair >= 0, longer, carry.steps)
+        output = self._read(inputs, sums, episode, steps, steps.pair >= 0)
+        return output, PlanningCarry(steps, sums, episode)
+
+
+def _of_part(part: jax.Array, values: jax.Array, ndim: int) -> jax.Array:
+    """Returns the values of a part.
+
+    Args:
+      part: float `[...]`, its number, 0 or 1.
+      values: float `[..., P, *rest]`, or `[P, *rest]` for all.
+      ndim: number of the axes `[P, *rest]`.
+    """
+    # A weighted sum over the axis crashes the CPU compiler of jaxlib 0.10.2 under `vmap`.
+    first, *others = jnp.moveaxis(values, -ndim, 0)
+    if not others:
+        return first
+    return first + part.reshape(*part.shape, *(1,) * (ndim - 1)) * (others[0] - first)
+
+
+def grid_moves(size: int) -> np.ndarray:
+    """Returns where left, right, up, down and stay lead in a square of cells, `int32[S, 5]`."""
+    row, column = np.divmod(np.arange(size * size), size)
+    last = size - 1
+    sides = np.maximum(column - 1, 0), np.minimum(column + 1, last)
+    rows = np.maximum(row - 1, 0), np.minimum(row + 1, last)
+    cells = *(row * size + c for c in sides), *(r * size + column for r in rows)
+    return np.stack([*cells, np.arange(size * size)], -1).astype(np.int32)
+
+
+def planning_network(
+    observation_space: spaces.Space,
+    actions: spaces.Space,
+    settings: PlanningSettings | None = None,
+) -> Network:
+    """Returns the network for whole trials of discrete tasks.
+
+    Args:
+      observation_space: of a `wrappers.Trial`, padded or not.
+      actions: of the same, discrete.
+      settings: sizes and switches.
+
+    Raises:
+      ValueError: for spaces of another kind, or a grid that they are not.
+    """
+    count, choices = trial_spaces(observation_space, actions)
+    sizes = settings or PlanningSettings()
+    if sizes.grid:
+        fits = (count, choices) == (sizes.grid**2, 5)
+        accepted_values = f"0, or the side of a square of {count} cells with 5 actions"
+        check(fits, "grid", sizes.grid, accepted_values)
+    return as_network(PlanningActorCritic(count, choices, sizes))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gpicljax.checks import Range, check, check_array, check_choice, fits
 from gpicljax.evaluation.icl import Estimate, icl_profile, log_bins
-from gpicljax.evaluation.statistics import t_quantile
+from gpicljax.evaluation.statistics import mean_interval, t_quantile
 
 Floats = NDArray[np.float64]
 GROUPS = 64
@@ -43,6 +43,8 @@ class ICLRecord:
         wiped" where it was measured; NaN where there is no data.
       null: the strongest null at the end, in words.
       oracle: what the oracle is.
+      least_gap: at the "end" and "overall", the lower end of the interval over trials of how far
+        the oracle is ahead of the null; 0 or less says that noise may be all there is.
 
     Example:
       >>> ICLRecord.from_json({"system": "Maze World"})
@@ -64,6 +66,7 @@ class ICLRecord:
     curves: Mapping[str, Floats]
     null: str
     oracle: str
+    least_gap: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def ends(self, role: str) -> Floats:
         """Means over the end of the context, `float64[N]`.
@@ -101,6 +104,8 @@ class ICLRecord:
           ValueError: if it is anything else.
         """
         names = {field.name for field in dataclasses.fields(cls)}
+        if isinstance(entries, dict):  # records of before have no gap
+            entries = {"least_gap": {}, **entries}
         if not isinstance(entries, dict) or set(entries) != names:
             raise ValueError(f"no record of in-context learning: got {str(entries)[:80]}")
         try:
@@ -139,7 +144,10 @@ def _check_arrays(entries: Mapping[str, Any]) -> dict[str, Any]:
     shape = len(curves["agent"]), position.size
     for role, curve in curves.items():
         check(curve.shape == shape, role, curve.shape, f"the shape {shape}")
-    return {"position": position, "weight": weight, "curves": curves}
+    gap = dict(entries["least_gap"])
+    check(gap.keys() <= {"end", "overall"}, "least_gap", [*gap], "end, overall")
+    _numbers("least_gap", [*gap.values()])
+    return {"position": position, "weight": weight, "curves": curves, "least_gap": gap}
 
 
 def _numbers(name: str, value: Any, ndim: int = 1) -> Floats:
@@ -167,7 +175,7 @@ class ICLSummary(NamedTuple):
       null: the strongest null at the end.
       oracle: the oracle there.
       share: how much of the gap between them the agent closes there: 0 as the null, 1 as the
-        oracle; NaN where the null is at the oracle.
+        oracle; NaN where the null is at the oracle, or their gap within noise.
       overall: the same of the means over the whole context: how fast the agent learns counts.
       wiped: the share at the end without memory; NaN where it was not measured.
     """
@@ -262,7 +270,12 @@ def icl_record(
     def best(first: int) -> str:
         return max(rest, key=lambda name: sign * float(_mean(rest[name][..., first:].ravel(), 0)))
 
-    chosen = best(last)
+    def least_gap(name: str, first: int) -> float:
+        gaps = [_mean(x[..., first:], -1).mean(0) for x in (shaped["oracle"], rest[name])]
+        gap = sign * (gaps[0] - gaps[1])
+        return mean_interval(gap).low if np.isfinite(gap).sum() > 1 else float(np.nanmean(gap))
+
+    chosen, chosen_overall = best(last), best(0)
     return ICLRecord(
         system=system,
         task=task,
@@ -278,10 +291,11 @@ def icl_record(
         curves={
             **{role: bin_rows(x) for role, x in shaped.items()},
             "null": bin_rows(rest[chosen]),
-            "null overall": bin_rows(rest[best(0)]),
+            "null overall": bin_rows(rest[chosen_overall]),
         },
         null=chosen,
         oracle=oracle,
+        least_gap={"end": least_gap(chosen, last), "overall": least_gap(chosen_overall, 0)},
     )
 
 
@@ -312,8 +326,10 @@ def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
     def mean(values: Floats) -> Estimate:
         return estimate(lambda rows: float(_mean(values[rows], 0)))
 
-    def share_of(values: Floats, null: Floats, oracle: Floats) -> Estimate:
+    def share_of(values: Floats, null: Floats, oracle: Floats, part: str = "end") -> Estimate:
         def share(rows: NDArray[np.intp]) -> float:
+            if record.least_gap.get(part, 1.0) <= 0:
+                return np.nan
             value, low, high = (float(_mean(x[rows], 0)) for x in (values, null, oracle))
             return (value - low) / (high - low) if (high - low) * sign > 0 else np.nan
 
@@ -328,7 +344,9 @@ def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
         null=mean(ends["null"]),
         oracle=mean(ends["oracle"]),
         share=share_of(ends["agent"], *limits),
-        overall=share_of(*(record.overall(x) for x in ("agent", "null overall", "oracle"))),
+        overall=share_of(
+            *(record.overall(x) for x in ("agent", "null overall", "oracle")), part="overall"
+        ),
         wiped=share_of(ends["memory wiped"], *limits) if "memory wiped" in ends else nan,
     )
 

@@ -23,17 +23,20 @@ logits, _ = model.network.unroll(model.params, None, tokens, None)  # int32[T, B
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import agents, registration, spaces
+from gpicljax.agents.acting import Params
 from gpicljax.agents.algorithm import greedy_agent, is_known
 from gpicljax.agents.language_agent import LanguageModelConfig
 from gpicljax.checks import check, check_choice, unknown_choice
@@ -348,6 +351,37 @@ def _assemble(
     network = from_json(algorithm.network, info["network"])
     agent = algorithm.acting(env, info["num_envs"], config, network).agent
     return LoadedAgent(env, env_params, agent, params, info)
+
+
+def starting_point(
+    folder: str | Path | None, env: Environment | None = None
+) -> Callable[[Any], Any]:
+    """Returns a function that puts a saved agent's network into a training state.
+
+    Args:
+      folder: of the agent; None to leave the state as it is.
+      env: see `load_agent`.
+
+    Returns:
+      The function; it may be traced. It raises ValueError if the network is of another kind or size
+      than the state's. What scales observations in the state stays.
+    """
+    if folder is None:
+        return lambda state: state
+    loaded = load_agent(folder, env).params
+    network = loaded.network if isinstance(loaded, Params) else loaded
+
+    def replace_network(state: Any) -> Any:
+        scales = isinstance(state.params, Params)
+        own = state.params.network if scales else state.params
+        shapes = [jax.tree.map(jnp.shape, params) for params in (network, own)]
+        expected = "an agent whose network is of the kind and size of this one's"
+        check(shapes[0] == shapes[1], "start_from", str(folder), expected)
+        start = jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), network, own)
+        params = state.params._replace(network=start) if scales else start
+        return dataclasses.replace(state, params=params)
+
+    return replace_network
 
 
 def _registered_id(card: JsonObject) -> str:

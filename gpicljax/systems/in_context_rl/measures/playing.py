@@ -9,20 +9,26 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, optimal_agent, random_agent, within_trial
 from gpicljax.agents.bandits import MOST_PULLS, gittins_bernoulli, thompson_bernoulli, ucb1
 from gpicljax.agents.combinators import select_agent, with_params
 from gpicljax.agents.tabular import REFERENCE, TUNED_Q_LEARNING, TabularHParams, q_learner
 from gpicljax.environment import Environment
+from gpicljax.envs.dark_room import DarkRoom
+from gpicljax.envs.key_to_door import KeyToDoor
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.evaluation.tables import Row, RowKind
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.llm.outcomes import ReplyTally
+from gpicljax.networks.experience import trial_spaces
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
-from gpicljax.systems.in_context_rl.env import Tasks, is_bandit
+from gpicljax.systems.in_context_rl.env import PLANNING, Tasks, innermost, is_bandit
+from gpicljax.systems.in_context_rl.experts import planner, sweep
 from gpicljax.systems.in_context_rl.measures.trials import (
     TrialRecords,
     keep_trial_step,
@@ -42,6 +48,7 @@ class PlayedTrials(NamedTuple):
     Attributes:
       trials: Rewards, actions and ends, step by step.
       best: `bool[N, A]`, the best actions at the start.
+      task: `uint32[N]`, the same number for the same task; None if all are apart.
       means: float `[N, A]`, mean reward of each arm of a bandit; None for other tasks, and in the
         padded space of the mixture.
       usage: Requests and tokens of a language model; None for other agents.
@@ -50,6 +57,7 @@ class PlayedTrials(NamedTuple):
 
     trials: TrialRecords
     best: Any
+    task: Any = None
     means: Any = None
     usage: Any = None
     tally: ReplyTally | None = None
@@ -109,7 +117,23 @@ def play_test_trials(
     start = start_rollout(key, vec, agent, env_params)
     steps = play(vec, agent, params, start, max_steps=limit, keep=stored_fields)
     first_best = steps.records["best"][:, 0, 0]
-    return PlayedTrials(trial_records(steps), first_best, _arm_means(env, start.vstate.task))
+    task = start.vstate.task
+    return PlayedTrials(
+        trial_records(steps), first_best, _task_numbers(task), _arm_means(env, task)
+    )
+
+
+def _task_numbers(tasks: ArrayTree) -> jax.Array:
+    """Returns a number of each task, `uint32[N]`, from all its bits."""
+    inner = tasks.inner if isinstance(tasks, SolvedTask) else tasks
+    number, rng = jnp.zeros(len(jax.tree.leaves(tasks)[0]), jnp.uint32), np.random.default_rng(0)
+    for leaf in jax.tree.leaves(inner):
+        floats = jnp.issubdtype(leaf.dtype, jnp.floating)
+        bits = leaf.astype(jnp.float32).view(jnp.uint32) if floats else leaf.astype(jnp.uint32)
+        rows = bits.reshape(len(number), -1)
+        weights = rng.integers(1, 2**32, rows.shape[1], np.uint32) | 1
+        number += (rows * weights).sum(1, dtype=jnp.uint32)
+    return number
 
 
 def _arm_means(env: Environment, tasks: SolvedTask) -> jax.Array | None:
@@ -178,6 +202,13 @@ def _rules(env: Trial, with_learners: bool) -> dict[str, tuple[Agent, Any]]:
         "Q-learning, textbook": (table, TabularHParams()),
         "Q-learning, tuned": (table, TUNED_Q_LEARNING),
     }
+    room = innermost(env)
+    if isinstance(room, DarkRoom | KeyToDoor):
+        horizon = int(room.default_params.horizon)
+        rules["sweep"] = sweep(room.size, horizon, isinstance(room, KeyToDoor)), ()
+    if isinstance(situations, spaces.Discrete) and not is_bandit(env):
+        sizes = trial_spaces(env.observation_space(), space)
+        rules["planner"] = planner(*sizes, *PLANNING.get(room.name, (1.0, 0.0))), ()
     if is_bandit(env) and env.actions <= MOST_PULLS:
         rules["Gittins index"] = within_trial(gittins_bernoulli(space, env.actions)), ()
     if is_bandit(env):
@@ -189,16 +220,18 @@ def _rules(env: Trial, with_learners: bool) -> dict[str, tuple[Agent, Any]]:
     return rules
 
 
-def learning_source(env: Environment) -> tuple[str, Agent]:
-    """Returns the learner that is imitated, with its name: on bandits, the strongest rule."""
+def learning_source(env: Environment, searches: bool = False) -> tuple[str, Agent]:
+    """Returns a learner to imitate, with its name: on bandits the strongest rule.
+
+    Elsewhere it is tuned Q-learning, whose histories Algorithm Distillation imitates; or, of those
+    that search or plan, the strongest.
+    """
     assert isinstance(env, Trial)
-    space = env.action_space()
-    if is_bandit(env) and env.actions > MOST_PULLS:
-        return "UCB1, tuned (0.2)", within_trial(ucb1(space, 0.2))
-    if is_bandit(env):
-        return "Gittins index", within_trial(gittins_bernoulli(space, env.actions))
-    learner = q_learner(env.env.observation_space(), space)
-    return "Q-learning, tuned", within_trial(with_params(learner, TUNED_Q_LEARNING))
+    rules = _rules(env, with_learners=True)
+    programs = ("sweep", "planner") if searches else ()
+    names = "Gittins index", "UCB1, tuned (0.2)", *programs, "Q-learning, tuned"
+    name = next(name for name in names if name in rules)
+    return name, with_params(*rules[name])
 
 
 @functools.cache
@@ -225,8 +258,9 @@ def play_rules(
     env, params = task_set.trials(actions)
     assert isinstance(env, Trial)
     contenders, names = {}, list(_rules(env, with_learners))
-    # Thompson's draws take longer than everything else together.
-    for group in ([n for n in names if "Thompson" not in n], [n for n in names if "Thompson" in n]):
+    # Each takes longer than all others together.
+    slow = [name for name in names if name in ("Thompson sampling", "planner")]
+    for group in ([name for name in names if name not in slow], *([name] for name in slow)):
         for number, name in enumerate(group):
             program = _rules_program(env, tuple(group), replicas, seed)
             trials = jax.device_get(program(params, jnp.int32(number)))

@@ -29,6 +29,20 @@ def split_seeds(trials: PlayedTrials) -> list[PlayedTrials]:
     return [jax.tree.map(lambda x, i=i: np.asarray(x)[i], trials) for i in range(count)]
 
 
+def sum_by_task(values: np.ndarray, task: np.ndarray | None) -> np.ndarray:
+    """Returns sums over the trials of each task, `[..., N] -> [..., tasks]`.
+
+    Trials of the same task are no independent samples of tasks. Where all have the same task it is
+    the task that is asked about, and they stay apart.
+    """
+    if task is None:
+        return values
+    distinct, group = np.unique(np.asarray(task), return_inverse=True)
+    if len(distinct) in (1, len(group)):
+        return values
+    return np.asarray(values, np.float64) @ (group[:, None] == np.arange(len(distinct)))
+
+
 MEANS = (
     "total_steps",
     "ended",
@@ -51,7 +65,8 @@ class AgentResult:
       agent: The agent, with its trials.
       score: Share of what all actions of a trial earn, from random play (0) to the oracle (1).
       seeds: Score of each training seed.
-      regret: Regret over all actions of a trial; None where the tasks are no bandits.
+      regret: Regret over all actions of a trial, with its interval over seeds where there are
+        several; None where the tasks are no bandits.
       means: Means of `measures.summary` over trials and seeds, by name; NaN where undefined.
     """
 
@@ -88,9 +103,8 @@ def _agent_result(test_name: str, agent: Contender, agents: Contenders) -> Agent
     for seed in agent.seeds:
         # A language model plays the first of the tasks only.
         count = len(seed.trials.length)
-        scores.append(
-            scaled_score(trial_values(seed.trials, goals, worst), low[:count], high[:count])
-        )
+        values = trial_values(seed.trials, goals, worst), low[:count], high[:count]
+        scores.append(scaled_score(*(sum_by_task(x, seed.task) for x in values)))
         measured = measure_trials(
             seed.trials,
             num_actions=np.asarray(seed.best).shape[-1],
@@ -98,13 +112,15 @@ def _agent_result(test_name: str, agent: Contender, agents: Contenders) -> Agent
             ends_are_goals=goals,
         )
         summaries.append(summarise_measures(measured))
-    regret = np.concatenate([regrets(seed.trials, best) for seed in agent.seeds])
+    regret = [regrets(seed.trials, best) for seed in agent.seeds]
     return AgentResult(
         tasks=test_name,
         agent=agent,
         score=scores[0] if len(scores) == 1 else mean_interval([s.mean for s in scores]),
         seeds=[score.mean for score in scores],
-        regret=mean_interval(regret) if is_bandit else None,
+        regret=mean_interval([x.mean() for x in regret] if len(regret) > 1 else regret[0])
+        if is_bandit
+        else None,
         means={
             key: float(np.mean([s[key].mean for s in summaries if key in s] or [np.nan]))
             for key in MEANS

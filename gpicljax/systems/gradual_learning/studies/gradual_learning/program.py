@@ -10,6 +10,7 @@ import jax
 import gpicljax
 from gpicljax.interface import Agent
 from gpicljax.runs import save_agent
+from gpicljax.runs.saved_agents import starting_point
 from gpicljax.runtime import Measure, Program, RunResult, run_experiment
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
@@ -36,7 +37,6 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.learners import (
     learner_of,
-    starting_point,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.report import report
 from gpicljax.typing import ArrayTree
@@ -53,7 +53,7 @@ def build(config: Config) -> Program:
     params = env.make_params(curriculum=mixture, horizon=config.stretch, **config.env.params)
     vec = gpicljax.VectorEnv(env, config.streams, resets="fresh", params=params, privileged=True)
     learner = learner_of(config, vec)
-    trainer, replace_network = learner.trainer, starting_point(config, vec, learner)
+    trainer, replace_network = learner.trainer, starting_point(config.start_from, vec.env)
     room = len(config.curriculum) + 1
     evaluated = config.env.make(Curriculum(config.curriculum), test=True, max_tasks=room)
 

@@ -26,6 +26,7 @@ from gpicljax.runtime import (
 )
 from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.in_context_rl.env import TESTS, Tasks, Test, own_tests
+from gpicljax.systems.in_context_rl.learners import MEMORIES, TEMPERATURES
 from gpicljax.systems.in_context_rl.measures.playing import (
     CONDITIONS,
     Contender,
@@ -95,8 +96,8 @@ class Config(TrainingConfig):
         for name in self.agents:
             family, colon, learner = name.partition(":")
             check_config(bool(colon), "agents", name, "FAMILY:LEARNER")
-            check_choice("agents", family, in_context_rl_train.TEMPERATURES)
-            check_choice("agents", learner, in_context_rl_train.MEMORIES)
+            check_choice("agents", family, TEMPERATURES)
+            check_choice("agents", learner, MEMORIES)
 
     def default_name(self) -> str:
         """Returns the preset, and an environment of one's own."""

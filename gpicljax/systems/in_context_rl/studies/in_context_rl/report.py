@@ -32,8 +32,9 @@ from gpicljax.viz.style import save_figure
 BINS = 20
 LEGEND = (
     "Scores: of what all actions of a trial earn, those not taken included, or on cliffs of the "
-    "goals reached; random play is 0, an oracle that knows the task is 1, with intervals of 95 % "
-    "(bootstrap over tasks of one agent, t over the seeds of one that was trained with several). "
+    "goals reached; random play is 0, an oracle that knows the task and how many actions are left "
+    "is 1, with intervals of 95 % (bootstrap over distinct tasks of one agent, t over the seeds of "
+    "one that was trained with several). "
     "`actions`: taken in a trial; `ended`: episodes that ended in a trial; `success`: trials in "
     "which at least one of them ended well; `regret`: over all actions, those not taken included. "
     "`last 20`: mean reward of the last 20 episodes; `suffix failures`: trials whose second half "
@@ -64,6 +65,15 @@ def results_markdown(results: Sequence[AgentResult]) -> str:
             cells += [*tally.cells(), f"{usage.total:,}"]
         rows.append([result.tasks, result.agent.label, *cells])
     return markdown_table([*names, *([*OUTCOMES, "tokens"] if has_models else [])], rows)
+
+
+def count_tasks(tests: Tests) -> str:
+    """Returns how many distinct tasks each test has, in a sentence."""
+    counts = [
+        f"{name} {len(np.unique(agents['oracle'].seeds[0].task)):,}"
+        for name, agents in tests.items()
+    ]
+    return f"Distinct tasks: {', '.join(counts)}."
 
 
 def summary_numbers(results: Sequence[AgentResult]) -> dict[str, Any]:
@@ -249,7 +259,7 @@ def table_report(outcome: RunResult) -> Report:
         f"# In-context RL, preset {config.preset}",
         f"Trials of {config.actions} actions with frozen weights; {config.replicas:,} tasks, the "
         "same for all agents, with the same noise, none of them trained on (a language model plays "
-        f"the first {config.conversations}). {LEGEND}",
+        f"the first {config.conversations}). {count_tasks(tests)} {LEGEND}",
         results_markdown(results),
         *notes,
         "Reward by actions taken before:",

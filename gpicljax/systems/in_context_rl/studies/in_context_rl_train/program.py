@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jax
 
 from gpicljax import agents
 from gpicljax.agents import cloning, ppo
-from gpicljax.agents.acting import optimal_agent
 from gpicljax.agents.cloning import TeacherCloningConfig
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import Count, Range, Rate
@@ -19,6 +18,7 @@ from gpicljax.environment import Environment
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runs import save_agent
+from gpicljax.runs.saved_agents import starting_point
 from gpicljax.runtime import (
     Measure,
     Probe,
@@ -31,6 +31,8 @@ from gpicljax.runtime import (
 )
 from gpicljax.systems.in_context_rl.data.histories import stored_histories
 from gpicljax.systems.in_context_rl.env import (
+    ROOM_SIZE,
+    ROOMS,
     Family,
     Tasks,
     family_tasks,
@@ -39,46 +41,16 @@ from gpicljax.systems.in_context_rl.env import (
     training_trials,
     trial_settings,
 )
+from gpicljax.systems.in_context_rl.learners import MEMORIES, METHODS, TEMPERATURES, Learner
 from gpicljax.systems.in_context_rl.measures.playing import (
     CONDITIONS,
     agent_tester,
-    learning_source,
     play_rules,
     play_test_trials,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train.report import report
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
-
-Learner = Literal[
-    "dpt", "dpt-attention", "ad", "ad-tables", "rl2", "rl2-lstm", "rl2-events", "r2d2-events"
-]
-MEMORIES: dict[Learner, str] = {
-    "dpt": "tables",
-    "dpt-attention": "transformer",
-    "ad": "transformer",
-    "ad-tables": "tables",
-    "rl2": "tables",
-    "rl2-lstm": "lstm",
-    "rl2-events": "events",
-    "r2d2-events": "events",
-}
-METHODS = {"dpt": "DPT", "ad": "AD", "rl2": "PPO", "r2d2": "R2D2"}
-TEMPERATURES: dict[Family, float] = {
-    "lakes": 0.0,
-    "lakes-anywhere": 1.0,
-    "lakes-slippery": 0.3,
-    "cliffs": 0.0,
-    "two-arms": 0.5,
-    "ten-arms": 0.5,
-    "dark-room": 0.6,
-    "key-to-door": 1.0,
-    "any-mdp": 0.3,
-    "mixture": 0.45,
-}
-"""Temperatures of trained policies: the best of some on training tasks, on average over families
-(mixture) or learners (dark rooms, keys and doors, random processes); of bandits and cliffs alone,
-set beforehand."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,16 +62,22 @@ class Config(TrainingConfig):
         once, in one padded space, are a mixture.
       learner: How it is trained, and with what memory. dpt imitates an oracle from its own play
         (Decision-Pretrained Transformer), rl2 is PPO over whole trials, ad imitates Q-learning or
-        the Gittins index as they learn (Algorithm Distillation), r2d2 is Q-learning from replayed
-        trials. dpt, ad-tables and rl2 read tables of what was tried; the others an LSTM, a store of
+        the Gittins index as they learn (Algorithm Distillation), clone imitates the strongest
+        program that needs no training, r2d2 is Q-learning from replayed trials. dpt, ad-tables and
+        rl2 read tables of what was tried; the others a memory that plans, an LSTM, a store of
         events, or attention.
       histories: Folder of `in_context_rl_histories`, of the same family, for ad to imitate in place
         of algorithms that learn while it trains.
+      start_from: Folder of a saved agent that dpt, ad or rl2 have trained with the same network, to
+        go on from: a clone, for rl2.
       actions: Actions of a trial.
       num_envs: Trials of an update; r2d2 has its own number.
       minibatches: Groups of them that are learnt from one after the other.
       temperature: Temperature of the trained policy; by default that of the family. The agent of
         r2d2 is greedy.
+      known_moves: Whether a planning memory is told what the actions in dark rooms do.
+      splits_episodes: Whether it keeps sums of dark rooms apart before and after an episode has
+        paid.
       replicas: Trials that an agent is tested in, each on a task of its own.
       network: Sizes; the kind of memory is the learner's.
       cloning: Hyper-parameters of dpt and ad; decay_updates is set to the length of the run.
@@ -113,10 +91,13 @@ class Config(TrainingConfig):
     family: Family = "ten-arms"
     learner: Learner = "dpt"
     histories: Path | None = None
+    start_from: Path | None = None
     actions: Annotated[int, Range(2)] = 200
     num_envs: Count = 256
     minibatches: Count = 16
     temperature: Rate | None = None
+    known_moves: bool = True
+    splits_episodes: bool = True
     replicas: Count = 1000
     network: RecurrentSettings = RecurrentSettings(slots=256)
     cloning: cloning.CloningHParams = cloning.CloningHParams(final_share=0.05)
@@ -152,6 +133,12 @@ class Config(TrainingConfig):
         super().validate()
         fits = self.histories is None or self.is_distillation
         check_config(fits, "histories", str(self.histories), "nothing, but with --learner ad")
+        start = self.start_from
+        check_config(
+            start is None or start.is_dir(), "start_from", str(start), "an existing folder"
+        )
+        can_start = start is None or self.learner != "r2d2-events"
+        check_config(can_start, "start_from", str(start), "nothing, for r2d2")
 
     @property
     def is_distillation(self) -> bool:
@@ -184,6 +171,14 @@ class Config(TrainingConfig):
     def memory(self) -> RecurrentSettings | RecurrentQSettings:
         """Returns the network's settings."""
         kind: Any = MEMORIES[self.learner]
+        if kind == "planning":
+            is_room = self.family in ROOMS
+            planning = dataclasses.replace(
+                self.network.planning,
+                grid=ROOM_SIZE if is_room and self.known_moves else 0,
+                splits_episodes=is_room and self.splits_episodes,
+            )
+            return dataclasses.replace(self.network, memory=kind, planning=planning)
         if self.learner == "r2d2-events":
             return dataclasses.replace(self.q_network, memory=kind)
         if kind != "transformer":
@@ -205,19 +200,6 @@ PRESETS = {
 }
 
 
-# Teachers ----------------------------------------------------------------------------------------
-
-
-agents.register_algorithm(
-    agents.algorithm_from_agent(
-        "told-what-is-best", lambda _, env: optimal_agent(), privileged=True
-    )
-)
-agents.register_algorithm(
-    agents.algorithm_from_agent("source", lambda _, env: learning_source(env)[1])
-)
-
-
 # The program -------------------------------------------------------------------------------------
 
 
@@ -235,11 +217,14 @@ def _sizes(config: Config) -> tuple[str, Any, Any]:
         )
     if config.learner == "r2d2-events":
         return "r2d2", dataclasses.replace(config.r2d2, unroll=unroll), config.r2d2_hparams
-    # The learning histories of what learns within a trial, imitated while it acts.
-    share = {"teacher_share": 1.0} if config.is_distillation else {}
-    teacher = (
-        "source" if config.is_distillation and config.histories is None else "told-what-is-best"
-    )
+    # Learning histories are imitated while their learner acts; programs that search, in half of the
+    # trials alone, and in the others where the student gets by itself.
+    is_search = config.learner == "clone-planning" and config.family in ROOMS
+    share = {"teacher_instances": 0.5} if is_search else {"teacher_share": 1.0}
+    teachers = {"ad": "source", "clone": "program", "dpt": "told-what-is-best"}
+    method = "dpt" if config.histories is not None else config.learner.partition("-")[0]
+    teacher = teachers[method]
+    share = {} if config.learner.startswith("dpt") else share
     sizes = TeacherCloningConfig(unroll, minibatches, teacher=teacher, **shared_options)
     return "cloning", sizes, dataclasses.replace(config.cloning, **share)
 
@@ -260,6 +245,7 @@ def build(config: Config) -> Program:
     vec = VectorEnv(learnt_from, config.trials, resets="fresh", params=params, privileged=True)
     name, sizes, hparams = _sizes(config)
     trainer = agents.get_algorithm(name).make(sizes, vec, config.memory)
+    replace_network = starting_point(config.start_from)
     length = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(hparams, decay_updates=length)
     agent, tests = trainer.agent(greedy=True), own_tests(config.family)
@@ -280,7 +266,7 @@ def build(config: Config) -> Program:
     return Program(
         title=f"{config.learner} on {config.family}",
         details={"temperature": f"{config.sharpness:g}"},
-        init=lambda key, cell: trainer.init(key, hparams),
+        init=lambda key, cell: replace_network(trainer.init(key, hparams)),
         update=trainer.update,
         observations=trainer.observations,
         measures={

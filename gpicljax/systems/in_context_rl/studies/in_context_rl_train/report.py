@@ -11,6 +11,7 @@ from gpicljax.systems.in_context_rl.measures.playing import (
 from gpicljax.systems.in_context_rl.measures.results import agent_results, split_seeds
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
+    count_tasks,
     draw_curves,
     icl_records,
     results_markdown,
@@ -43,7 +44,8 @@ def report(outcome: RunResult) -> Report:
     text = join_paragraphs(
         f"# In-context RL: {config.learner} on {config.family}, preset {config.preset}",
         f"Trials of {config.actions} actions with frozen weights; {config.replicas:,} tasks, none "
-        f"of them trained on. {LEGEND} {config.seeds} seeds; temperature {config.sharpness:g}.",
+        f"of them trained on. {count_tasks(tests)} {LEGEND} {config.seeds} seeds; temperature "
+        f"{config.sharpness:g}.",
         results_markdown(results),
         "Reward by actions taken before, of the first seed:",
         "\n".join(f"- {test_name}: {profile}" for test_name, profile in profiles.items()),

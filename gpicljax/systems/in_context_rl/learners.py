@@ -1,0 +1,66 @@
+"""How agents are trained to learn within trials: methods, memories, temperatures and teachers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpicljax import agents
+from gpicljax.agents.acting import optimal_agent
+from gpicljax.systems.in_context_rl.env import Family
+from gpicljax.systems.in_context_rl.measures.playing import learning_source
+
+Learner = Literal[
+    "dpt",
+    "dpt-attention",
+    "dpt-planning",
+    "ad",
+    "ad-tables",
+    "clone-planning",
+    "rl2",
+    "rl2-lstm",
+    "rl2-events",
+    "rl2-planning",
+    "r2d2-events",
+]
+MEMORIES: dict[Learner, str] = {
+    "dpt": "tables",
+    "dpt-attention": "transformer",
+    "dpt-planning": "planning",
+    "ad": "transformer",
+    "ad-tables": "tables",
+    "clone-planning": "planning",
+    "rl2": "tables",
+    "rl2-lstm": "lstm",
+    "rl2-events": "events",
+    "rl2-planning": "planning",
+    "r2d2-events": "events",
+}
+METHODS = {"dpt": "DPT", "ad": "AD", "clone": "cloning", "rl2": "PPO", "r2d2": "R2D2"}
+TEMPERATURES: dict[Family, float] = {
+    "lakes": 0.0,
+    "lakes-anywhere": 1.0,
+    "lakes-slippery": 0.3,
+    "cliffs": 0.0,
+    "two-arms": 0.5,
+    "ten-arms": 0.5,
+    "dark-room": 0.6,
+    "key-to-door": 1.0,
+    "any-mdp": 0.3,
+    "mixture": 0.45,
+}
+"""Temperatures of trained policies: the best of some on training tasks, on average over families
+(mixture) or learners (dark rooms, keys and doors, random processes); of bandits and cliffs alone,
+set beforehand."""
+
+
+agents.register_algorithm(
+    agents.algorithm_from_agent(
+        "told-what-is-best", lambda _, env: optimal_agent(), privileged=True
+    )
+)
+agents.register_algorithm(
+    agents.algorithm_from_agent("source", lambda _, env: learning_source(env)[1])
+)
+agents.register_algorithm(
+    agents.algorithm_from_agent("program", lambda _, env: learning_source(env, searches=True)[1])
+)

@@ -105,15 +105,21 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
     def best_actions(
         self, state: State, task: SolvedTask, left: jax.Array | int
     ) -> dict[str, jax.Array]:
-        """Returns `optimal`: `bool[width]`, the best here with so many left in the trial."""
-        row = jnp.clip(left, 1, task.optimal.shape[0]) - 1
+        """Returns what `privileged` does, with so many actions left in the trial."""
+        rows, situations = task.optimal.shape
+        row = jnp.clip(left, 1, rows) - 1
         bits = task.optimal[row, self.situation(state, task)]
         count = self._num_actions
         best = (bits >> jnp.arange(count, dtype=jnp.uint32)) & 1 > 0
-        return {"optimal": jnp.pad(best, (0, max((self.width or 0) - count, 0)))}
+        return {
+            "optimal": jnp.pad(best, (0, max((self.width or 0) - count, 0))),
+            "situations": jnp.asarray(situations, jnp.int32),
+        }
 
     def privileged(self, state: State, task: SolvedTask) -> dict[str, jax.Array]:
-        """`optimal`: `bool[width]`, the best actions here; of a trial, with all of it left."""
+        """`optimal`: `bool[width]`, the best actions here; `situations`: `int32[]`, how many there
+        are.
+        """
         return self.best_actions(state, task, self.actions or 1)
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_experience import BATCH, inputs_of, space
+from trial_inputs import BATCH, inputs_of, space
 
 import gpicljax
 from gpicljax import spaces

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
 
 from gpicljax import agents
 from gpicljax.agents.acting import optimal_agent
+from gpicljax.agents.bandits import gittins_bernoulli
+from gpicljax.batching import select
+from gpicljax.environment import Environment
+from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.in_context_rl.env import Family
 from gpicljax.systems.in_context_rl.measures.playing import learning_source
+from gpicljax.typing import ArrayTree
 
 Learner = Literal[
     "dpt",
@@ -60,6 +68,30 @@ agents.register_algorithm(
 )
 agents.register_algorithm(
     agents.algorithm_from_agent("source", lambda _, env: learning_source(env)[1])
+)
+
+
+def _index_or_best(env: Environment) -> Agent:
+    """Returns the teacher of all families: on bandits the Gittins index, elsewhere an oracle."""
+    pulls = int(env.horizon())
+    best, index = optimal_agent(), gittins_bernoulli(env.action_space(), pulls)
+
+    def act(keys: jax.Array, params: ArrayTree, carry: Any, timestep: TimeStep) -> Any:
+        label, told, _ = best.act(keys, params, (), timestep)
+        arm, aux, carry = index.act(keys, params, carry, timestep)
+        scores = jnp.where(timestep.observation["action_mask"], aux["scores"], -jnp.inf)
+        highest = scores == scores.max(-1, keepdims=True)
+        is_bandit = timestep.privileged["situations"] == 1
+        shares = select(is_bandit, highest / highest.sum(-1, keepdims=True), told["shares"])
+        return jnp.where(is_bandit, arm, label), {"shares": shares}, carry
+
+    return index._replace(act=act)
+
+
+agents.register_algorithm(
+    agents.algorithm_from_agent(
+        "index-or-best", lambda _, env: _index_or_best(env), privileged=True
+    )
 )
 agents.register_algorithm(
     agents.algorithm_from_agent("program", lambda _, env: learning_source(env, searches=True)[1])

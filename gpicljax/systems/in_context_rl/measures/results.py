@@ -29,6 +29,15 @@ def split_seeds(trials: PlayedTrials) -> list[PlayedTrials]:
     return [jax.tree.map(lambda x, i=i: np.asarray(x)[i], trials) for i in range(count)]
 
 
+def count_tasks(tests: Tests) -> str:
+    """Returns how many distinct tasks each test has, in a sentence."""
+    counts = [
+        f"{name} {len(np.unique(agents['oracle'].seeds[0].task)):,}"
+        for name, agents in tests.items()
+    ]
+    return f"Distinct tasks: {', '.join(counts)}."
+
+
 def sum_by_task(values: np.ndarray, task: np.ndarray | None) -> np.ndarray:
     """Returns sums over the trials of each task, `[..., N] -> [..., tasks]`.
 

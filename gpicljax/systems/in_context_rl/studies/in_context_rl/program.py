@@ -184,12 +184,8 @@ def evaluate_learner(
             continue
         controls = {"": 0}
         if config.controls:
-            has_all_conditions = test_name in (family, "lakes")
-            controls = (
-                CONDITIONS
-                if has_all_conditions
-                else {"": 0, "memory wiped": CONDITIONS["memory wiped"]}
-            )
+            wiped = {name: CONDITIONS[name] for name in ("", "memory wiped")}
+            controls = CONDITIONS if test_name in (family, "lakes") else wiped
         agents = [
             learner_contender(
                 name,

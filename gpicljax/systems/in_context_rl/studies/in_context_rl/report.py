@@ -16,14 +16,15 @@ from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.storage.folders import with_folder
 from gpicljax.systems.in_context_rl.env import TESTS
-from gpicljax.systems.in_context_rl.measures.playing import (
-    Contender,
-    PlayedTrials,
+from gpicljax.systems.in_context_rl.measures.playing import Contender, PlayedTrials
+from gpicljax.systems.in_context_rl.measures.results import (
+    MEANS,
+    AgentResult,
+    Tests,
+    agent_results,
+    count_tasks,
 )
-from gpicljax.systems.in_context_rl.measures.results import MEANS, AgentResult, Tests, agent_results
-from gpicljax.systems.in_context_rl.measures.trials import (
-    measure_trials,
-)
+from gpicljax.systems.in_context_rl.measures.trials import measure_trials
 from gpicljax.viz.arms import arms_stage
 from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.episode_page import episode_page
@@ -65,15 +66,6 @@ def results_markdown(results: Sequence[AgentResult]) -> str:
             cells += [*tally.cells(), f"{usage.total:,}"]
         rows.append([result.tasks, result.agent.label, *cells])
     return markdown_table([*names, *([*OUTCOMES, "tokens"] if has_models else [])], rows)
-
-
-def count_tasks(tests: Tests) -> str:
-    """Returns how many distinct tasks each test has, in a sentence."""
-    counts = [
-        f"{name} {len(np.unique(agents['oracle'].seeds[0].task)):,}"
-        for name, agents in tests.items()
-    ]
-    return f"Distinct tasks: {', '.join(counts)}."
 
 
 def summary_numbers(results: Sequence[AgentResult]) -> dict[str, Any]:

@@ -219,11 +219,13 @@ def _sizes(config: Config) -> tuple[str, Any, Any]:
         return "r2d2", dataclasses.replace(config.r2d2, unroll=unroll), config.r2d2_hparams
     # Learning histories are imitated while their learner acts; programs that search, in half of the
     # trials alone, and in the others where the student gets by itself.
-    is_search = config.learner == "clone-planning" and config.family in ROOMS
-    share = {"teacher_instances": 0.5} if is_search else {"teacher_share": 1.0}
-    teachers = {"ad": "source", "clone": "program", "dpt": "told-what-is-best"}
     method = "dpt" if config.histories is not None else config.learner.partition("-")[0]
-    teacher = teachers[method]
+    teachers = {"ad": "source", "clone": "program", "dpt": "told-what-is-best"}
+    teacher, share = teachers[method], {"teacher_share": 1.0}
+    if method == "clone" and config.is_padded:
+        teacher, share = "index-or-best", {}
+    elif method == "clone" and config.family in ROOMS:
+        share = {"teacher_instances": 0.5}
     share = {} if config.learner.startswith("dpt") else share
     sizes = TeacherCloningConfig(unroll, minibatches, teacher=teacher, **shared_options)
     return "cloning", sizes, dataclasses.replace(config.cloning, **share)

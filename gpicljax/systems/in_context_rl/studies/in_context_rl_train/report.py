@@ -8,10 +8,9 @@ from gpicljax.systems.in_context_rl.measures.playing import (
     Contenders,
     learner_contender,
 )
-from gpicljax.systems.in_context_rl.measures.results import agent_results, split_seeds
+from gpicljax.systems.in_context_rl.measures.results import agent_results, count_tasks, split_seeds
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
-    count_tasks,
     draw_curves,
     icl_records,
     results_markdown,

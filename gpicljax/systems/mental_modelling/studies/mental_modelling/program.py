@@ -207,7 +207,7 @@ def icl_of_reader(
             ],
             np.float64,
         ).transpose(1, 2, 0)
-        for answerer in ("reader", *baseline_answers(first))
+        for answerer in sorted(answers_by_size[0].keys() - {OTHER_KINDS})
     }
     reader = right.pop("reader")
     return [

@@ -108,5 +108,5 @@ def sweep(size: int, horizon: int, two_goals: bool = False) -> Agent:
         action, shares = jax.vmap(choose)(carry, timestep.observation["now"])
         return action, {"shares": shares}, carry
 
-    # It sees which cells were reached, whoever chose to go there.
+    # Its observations say which cells were reached, whatever was played.
     return Agent(initial_carry, act, lambda carry, action: carry)

@@ -141,6 +141,21 @@ def test_an_oracle_that_is_no_better_gives_no_share():
     assert np.isnan(icl_summary(icl_record(curves, {"x": np.ones((3, 4))}, **ABOUT)).share.value)
 
 
+def test_a_gap_within_noise_gives_no_share():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 1, (2, 40, 20))
+    curves = {"agent": noise[0] + 0.5, "oracle": noise[0]}
+    far, near = (icl_record(curves, {"rule": noise[1] - d}, **ABOUT) for d in (1.0, 0.0))
+    assert far.least_gap["overall"] > 0 and np.isfinite(icl_summary(far).overall.value)
+    assert near.least_gap["overall"] < 0 and np.isnan(icl_summary(near).overall.value)
+    # What was stored before has none, and keeps its share.
+    entries = near.to_json()
+    del entries["least_gap"]
+    assert np.isfinite(icl_summary(ICLRecord.from_json(entries)).overall.value) or (
+        noise[0].mean() <= noise[1].mean()
+    )
+
+
 def test_records_survive_json():
     made, _ = record()
     made.curves["agent"][0, 3] = np.nan

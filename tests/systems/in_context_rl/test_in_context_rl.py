@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gpicljax.systems.in_context_rl.measures.playing import Contender, PlayedTrials
+from gpicljax.systems.in_context_rl.measures.results import agent_results, sum_by_task
 from gpicljax.systems.in_context_rl.measures.trials import (
     TrialRecords,
     measure_trials,
@@ -109,3 +111,25 @@ def test_scores_and_refusals(trials):
     with pytest.raises(ValueError, match="accounting: got 'refrence'.*did you mean"):
         measure_trials(trials, accounting="refrence")
     assert jnp.isfinite(measure_trials(trials).total_return).all()
+
+
+def test_intervals_are_over_distinct_tasks_or_over_seeds():
+    values = np.arange(6.0)
+    np.testing.assert_array_equal(sum_by_task(values, np.array([7, 3, 7, 3, 7, 9])), [4, 6, 5])
+    for task in (None, np.full(6, 5), np.arange(6)):  # unknown, all the same, all different
+        assert sum_by_task(values, task) is values
+    trials = TrialRecords(
+        actions=np.zeros((4, 2), int),
+        rewards=np.ones((4, 2)),
+        ends=np.ones((4, 2), bool),
+        length=np.full(4, 2),
+        replies=np.full(4, 2),
+        invalid=np.zeros(4, int),
+        regret=np.array([0.0, 10.0, 0.0, 10.0]),
+    )
+    best = np.ones((4, 1), bool)
+    seeds = [PlayedTrials(trials._replace(regret=trials.regret + i), best) for i in (0, 1, 2)]
+    fixed = {name: Contender(name, "rule", seeds[:1]) for name in ("random", "oracle")}
+    learner = Contender("learner", "learner", seeds)
+    regret = agent_results({"task": {**fixed, "learner": learner}})[-1].regret
+    assert regret.mean == 6.0 and regret.std == 1.0  # over three seeds, not twelve trials

@@ -40,6 +40,9 @@ from gpicljax.networks.experience import (
 from gpicljax.networks.feedforward import MLP, dense
 from gpicljax.networks.policies import legal_actions
 
+Worths = Callable[[jax.Array], jax.Array]
+"""From the worth of situations, float `[..., S]`, to that of actions, float `[..., S, A]`."""
+
 
 class Steps(NamedTuple):
     """The last N steps of a trial, the latest one last; -1 where there is none.
@@ -124,9 +127,7 @@ class PlanningActorCritic(nn.Module):
         sizes, count = self.settings, self.situations
         self.parts = 2 if sizes.splits_episodes else 1
         self.code = MLP(sizes.code)
-        if sizes.grid:
-            self.known_moves = grid_moves(sizes.grid)
-        else:
+        if not sizes.grid:
             shape = (sizes.moves, count, count)
             self.move_logits = self.param("moves", nn.initializers.normal(0.3), shape)
             self.mixture = dense(sizes.moves)
@@ -203,10 +204,30 @@ class PlanningActorCritic(nn.Module):
 
     # Reading it ------------------------------------------------------------------------------
 
-    def _mean_of_known(
-        self, steps: Steps, is_visible: jax.Array
-    ) -> Callable[[jax.Array], jax.Array]:
-        """Returns `worth [..., S] -> float [..., S, A]`, summed over what actions led to.
+    def _probable_moves(self, codes: jax.Array) -> tuple[jax.Array, Worths]:
+        """Returns what actions probably lead to, of those not tried yet.
+
+        Args:
+          codes: float `[..., A, C]`, of each action's moves in this trial.
+
+        Returns:
+          Chances of being next to each other, float `[S, S]`, and a function from the worth of
+          situations, float `[..., S]`, to that of actions, float `[..., S, A]`.
+        """
+        if self.settings.grid:
+            following = grid_moves(self.settings.grid)
+            near = (following[..., None] == np.arange(self.situations)).mean(1, np.float32)
+            return jnp.asarray(near), lambda worth: worth[..., jnp.asarray(following)]
+        moves, mixture = nn.softmax(self.move_logits), nn.softmax(self.mixture(codes))
+
+        def expect(worth: jax.Array) -> jax.Array:
+            each = jnp.einsum("kst,...t->...sk", moves, worth)
+            return jnp.einsum("...sk,...ak->...sa", each, mixture)
+
+        return moves.mean(0), expect
+
+    def _seen_moves(self, steps: Steps, is_visible: jax.Array) -> Worths:
+        """Returns a function from the worth of situations to sums over what actions led to.
 
         Args:
           steps: of every instance, leaves `[B, L]`.
@@ -216,88 +237,76 @@ class PlanningActorCritic(nn.Module):
         size = self.situations * self.actions
 
         def add_up(worth: jax.Array) -> jax.Array:
-            batch = worth.shape[:-1]
-            gained = jnp.take_along_axis(
-                worth, jnp.broadcast_to(reached, (*batch, reached.shape[-1])), -1
-            )
-            gained = jnp.where(is_visible, gained, 0).reshape(-1, reached.shape[-1])
-            places = jnp.broadcast_to(pair, (*batch, pair.shape[-1])).reshape(gained.shape)
+            shape = *worth.shape[:-1], reached.shape[-1]
+            gained = jnp.take_along_axis(worth, jnp.broadcast_to(reached, shape), -1)
+            gained = jnp.where(is_visible, gained, 0).reshape(-1, shape[-1])
+            places = jnp.broadcast_to(pair, shape).reshape(gained.shape)
             rows = jnp.arange(len(gained))[:, None]
             sums = jnp.zeros((len(gained), size), worth.dtype).at[rows, places].add(gained)
-            return sums.reshape(*batch, self.situations, self.actions)
+            return sums.reshape(*shape[:-1], self.situations, self.actions)
 
         return add_up
 
-    def _read(
-        self,
-        inputs: AgentInput,
-        sums: Sums,
-        episode: jax.Array,
-        steps: Steps,
-        is_visible: jax.Array,
-    ) -> PolicyOutput:
-        """The output for what has been tried so far."""
-        seen, dtype = inputs.observation, sums.places.dtype
-        part = self._part(episode)
-        taken = sums.pairs[..., 0].sum(-3)  # [..., S, A], of all parts
-        codes = sums.codes / jnp.maximum(taken.sum(-2), 1)[..., None]
-        has_paid = part[..., -1]  # where P is 2
-        count, paid = jnp.moveaxis(_of_part(has_paid, sums.pairs, 4), -1, 0)
-
-        # What an action probably leads to.
-        if self.settings.grid:
-            following, moves = jnp.asarray(self.known_moves), self.known_moves
-            near = np.zeros((self.situations,) * 2, np.float32)
-            np.add.at(near, (np.arange(self.situations)[:, None], moves), 1 / self.actions)
-            guess = lambda worth: worth[..., following]  # noqa: E731
-        else:
-            moves = nn.softmax(self.move_logits)
-            near = moves.mean(0)
-            mixture = nn.softmax(self.mixture(codes))  # [..., A, K]
-
-            def guess(worth: jax.Array) -> jax.Array:
-                each = jnp.einsum("kst,...t->...sk", moves, worth)
-                return jnp.einsum("...sk,...ak->...sa", each, mixture)
-
-        # What is worth going to, from the sums by place of this part and, apart, of the other.
-        stats = read_sums(sums.places)  # [..., P, S, 4]
-        own = jnp.concatenate(
-            [part[..., None, None] * stats, (1 - part)[..., None, None] * stats], -1
-        )
-        own = jnp.moveaxis(own, -3, -2)
-        own = own.reshape(*own.shape[:-2], -1)
-        around = jnp.einsum("st,...tf->...sf", near, own)
+    def _trial_so_far(
+        self, inputs: AgentInput, sums: Sums, episode: jax.Array, part: jax.Array
+    ) -> jax.Array:
+        """Returns features of the whole trial and of the episode, float `[..., F]`."""
+        stats, dtype = read_sums(sums.places), episode.dtype
+        elapsed = inputs.observation["elapsed"].astype(dtype)
         length = episode[..., :1] / jnp.asarray([8.0, 16.0, 32.0, 64.0], dtype)
-        state = jnp.concatenate(
-            [seen["elapsed"].astype(dtype), jnp.tanh(length), jnp.log1p(jnp.abs(episode))], -1
-        )
+        state = jnp.concatenate([elapsed, jnp.tanh(length), jnp.log1p(jnp.abs(episode))], -1)
         whole = jnp.concatenate([stats.max(-2), stats.mean(-2)], -1)
         whole = jnp.concatenate([whole.reshape(*state.shape[:-1], -1), state], -1)
-        whole = (part[..., :, None] * whole[..., None, :]).reshape(*whole.shape[:-1], -1)
+        return (part[..., :, None] * whole[..., None, :]).reshape(*whole.shape[:-1], -1)
+
+    def _judge(
+        self, sums: Sums, part: jax.Array, whole: jax.Array, near: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        """Returns what each situation is taken for, float `[..., S]` each.
+
+        They are the pay and the end to presume, the worth of going there, and that of trying an
+        action there.
+        """
+        stats = read_sums(sums.places)  # [..., P, S, 4]
+        mine = part[..., None, None]
+        own = jnp.moveaxis(jnp.concatenate([mine * stats, (1 - mine) * stats], -1), -3, -2)
+        own = own.reshape(*own.shape[:-2], -1)
+        around = jnp.einsum("st,...tf->...sf", near, own)
         hidden = self.local(jnp.concatenate([own, around], -1)) + self.common(whole)[..., None, :]
-        hidden = nn.relu(hidden + _of_part(has_paid, self.place, 3))
-        judged = self.judge(nn.relu(self.second(hidden)))
-        presumed_pay, presumed_end, curiosity, bonus = jnp.moveaxis(judged, -1, 0)
-        trust = nn.softplus(self.trust)
+        hidden = nn.relu(hidden + _of_part(part[..., -1], self.place, 3))
+        return tuple(jnp.moveaxis(self.judge(nn.relu(self.second(hidden))), -1, 0))
+
+    def _plan(
+        self, sums: Sums, part: jax.Array, whole: jax.Array, exists: jax.Array, seen: Worths | None
+    ) -> jax.Array:
+        """Returns the values of actions in situations, float `[..., S, A]`, by value iteration.
+
+        Args:
+          sums: over the trial.
+          part: of the sums, see `_part`.
+          whole: see `_trial_so_far`.
+          exists: `bool[..., A]`, actions that there are.
+          seen: see `_seen_moves`; None where moves are known.
+        """
+        taken = sums.pairs[..., 0].sum(-3)  # of all parts
+        near, probable = self._probable_moves(_mean_codes(sums))
+        presumed_pay, presumed_end, curiosity, bonus = self._judge(sums, part, whole, near)
+        trust, has_paid = nn.softplus(self.trust), part[..., -1]
         visits, pay, ends = jnp.moveaxis(_of_part(has_paid, sums.places, 3), -1, 0)
         pay = (pay + trust[1] * presumed_pay) / (visits + trust[1])
         ends = (ends + trust[1] * nn.sigmoid(presumed_end - 2)) / (visits + trust[1])
-
-        # Value iteration.
-        fixed = (paid + trust[0] * guess(pay)) / (count + trust[0])
-        fixed = fixed + bonus[..., None] / (1 + 4 * count)
+        count, paid = jnp.moveaxis(_of_part(has_paid, sums.pairs, 4), -1, 0)
+        at_once = (paid + trust[0] * probable(pay)) / (count + trust[0])
+        at_once = at_once + bonus[..., None] / (1 + 4 * count)
         onward = nn.sigmoid(_of_part(has_paid, self.discount, 1))[..., None] * (1 - ends)
-        exists = jnp.broadcast_to(legal_actions(seen, self.actions), fixed[..., 0, :].shape)
-        add_up = None if self.settings.grid else self._mean_of_known(steps, is_visible)
 
         @jax.checkpoint
         def sweep(worth: jax.Array) -> jax.Array:
             arrival = curiosity + onward * worth
-            if add_up is None:
-                return fixed + guess(arrival)
-            return fixed + (add_up(arrival) + trust[0] * guess(arrival)) / (
-                taken[..., :] + trust[0]
-            )
+            if seen is None:
+                return at_once + probable(arrival)
+            later = seen(arrival) + trust[0] * probable(arrival)
+            return at_once + later / (taken + trust[0])
 
         def best(values: jax.Array) -> jax.Array:
             return jnp.where(exists[..., None, :], values, -jnp.inf).max(-1)
@@ -308,18 +317,33 @@ class PlanningActorCritic(nn.Module):
             None,
             self.settings.sweeps,
         )
-        values = sweep(worth)
+        return sweep(worth)
 
-        # The actions here.
-        here = jax.nn.one_hot(seen["now"], self.situations, dtype=dtype)
-        pick = lambda x: jnp.einsum("...s,...sa->...a", here, x)  # noqa: E731
-        q, tried, earned = pick(values), pick(count), pick(paid)
+    def _read(
+        self,
+        inputs: AgentInput,
+        sums: Sums,
+        episode: jax.Array,
+        steps: Steps,
+        is_visible: jax.Array,
+    ) -> PolicyOutput:
+        """The output for what has been tried so far."""
+        part, observation = self._part(episode), inputs.observation
+        whole = self._trial_so_far(inputs, sums, episode, part)
+        legal = legal_actions(observation, self.actions)
+        exists = jnp.broadcast_to(legal, (*episode.shape[:-1], self.actions))
+        seen = None if self.settings.grid else self._seen_moves(steps, is_visible)
+        values = self._plan(sums, part, whole, exists, seen)
+        here = jax.nn.one_hot(observation["now"], self.situations, dtype=values.dtype)
+        count, paid = jnp.moveaxis(_of_part(part[..., -1], sums.pairs, 4), -1, 0)
+        q, tried, earned = (jnp.einsum("...s,...sa->...a", here, x) for x in (values, count, paid))
         top = jnp.where(exists, q, -jnp.inf).max(-1, keepdims=True)
         bottom = jnp.where(exists, q, jnp.inf).min(-1, keepdims=True)
         spread = jax.lax.stop_gradient(jnp.maximum(top - bottom, 1e-3))
         gap = jnp.where(exists, (q - jax.lax.stop_gradient(top)) / spread, 0)
         local = read_sums(jnp.stack([tried, earned, jnp.zeros_like(tried)], -1))[..., :3]
-        own = [gap[..., None], local, jnp.log1p(taken.sum(-2))[..., None], codes]
+        taken = jnp.log1p(sums.pairs[..., 0].sum((-3, -2)))
+        own = [gap[..., None], local, taken[..., None], _mean_codes(sums)]
         each = self.embed[0](jnp.concatenate(own, -1)) + self.embed[1](whole)[..., None, :]
         each = self.embed[2](nn.relu(each))
         most = jnp.where(exists[..., None], each, -jnp.inf).max(-2)
@@ -387,6 +411,11 @@ class PlanningActorCritic(nn.Module):
         steps = select(new.pair >= 0, longer, carry.steps)
         output = self._read(inputs, sums, episode, steps, steps.pair >= 0)
         return output, PlanningCarry(steps, sums, episode)
+
+
+def _mean_codes(sums: Sums) -> jax.Array:
+    """Returns the mean code of each action's moves, float `[..., A, C]`."""
+    return sums.codes / jnp.maximum(sums.pairs[..., 0].sum((-3, -2)), 1)[..., None]
 
 
 def _of_part(part: jax.Array, values: jax.Array, ndim: int) -> jax.Array:

@@ -191,6 +191,26 @@ def test_every_learner_runs(family, learner, tmp_path):
     )
 
 
+@pytest.mark.slow
+def test_reinforcement_learning_goes_on_from_a_clone(tmp_path, capsys):
+    clone = train(tmp_path, "two-arms", "clone-planning")
+    agent = tmp_path / "in_context_rl_train" / "quick-two-arms-clone-planning" / "agents" / "seed_0"
+    start = f"--start-from={agent}"
+    # Without a step to speak of the network is the clone's, and so is what it does.
+    still = train(tmp_path, "two-arms", "rl2-planning", start, "--ppo.learning-rate=1e-12")
+    before, after = (
+        outcome.measured["two-arms"][""].trials.rewards[0] for outcome in (clone, still)
+    )
+    np.testing.assert_array_equal(before, after)
+    for more, message in (
+        (["--network.planning.hidden=8"], "an agent whose network is of the kind and size"),
+        (["--start-from=nowhere"], "start_from: got 'nowhere'; accepted: an existing folder"),
+    ):
+        with pytest.raises((SystemExit, ValueError)) as refusal:
+            train(tmp_path, "two-arms", "rl2-planning", start, *more, "--name=other")
+        assert message in str(refusal.value) + capsys.readouterr().err
+
+
 def test_learning_the_next_reward_alone_is_refused_where_actions_lead_elsewhere(tmp_path, capsys):
     with pytest.raises(SystemExit):
         train(tmp_path, "lakes", "r2d2-events")

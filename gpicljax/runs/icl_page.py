@@ -31,13 +31,14 @@ from gpicljax.viz.style import save_figure
 
 EXPLAINED = (
     "Share: how much of the gap between the strongest null that needs no training and an oracle "
-    "the agent closes, 0 as the null and 1 as the oracle; below 0 the null does better. At the end "
-    "of the context (its last tenth; in trials of episodes, the last half), where asymptote, null "
-    "and oracle are those of the table; and overall, by means over the whole context. A dash: the "
-    "null is at the oracle, or the gap between them within noise. In brackets 95 % intervals over training seeds, or, of agents with a "
-    "single seed, over trials (marked *). Nulls are the best on the very samples that they are "
-    "compared on, which favours them. Horizon: the context after which the agent stays near its "
-    "own end; in brackets the range over seeds, or the interval over trials."
+    "the agent closes, 0 as the null and 1 as the oracle; below 0 the null does better. At the "
+    "end of the context (its last tenth; in trials of episodes, the last half), where asymptote, "
+    "null and oracle are those of the table; and overall, by means over the whole context. A "
+    "dash: the null is at the oracle, or the gap between them within noise. In brackets 95 % "
+    "intervals over training seeds, or, of agents with a single seed, over trials (marked *). "
+    "Nulls are the best on the very samples that they are compared on, which favours them. "
+    "Horizon: the context after which the agent stays near its own end; in brackets the range "
+    "over seeds, or the interval over trials."
 )
 
 

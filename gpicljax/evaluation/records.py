@@ -104,10 +104,10 @@ class ICLRecord:
           ValueError: if it is anything else.
         """
         names = {field.name for field in dataclasses.fields(cls)}
-        if isinstance(entries, dict):  # records of before have no gap
-            entries = {"least_gap": {}, **entries}
-        if not isinstance(entries, dict) or set(entries) != names:
+        # Records of before have no gap.
+        if not isinstance(entries, dict) or {*entries, "least_gap"} != names:
             raise ValueError(f"no record of in-context learning: got {str(entries)[:80]}")
+        entries = {"least_gap": {}, **entries}
         try:
             return cls(**{**entries, **_check_arrays(entries)})
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -273,7 +273,8 @@ def icl_record(
     def least_gap(name: str, first: int) -> float:
         gaps = [_mean(x[..., first:], -1).mean(0) for x in (shaped["oracle"], rest[name])]
         gap = sign * (gaps[0] - gaps[1])
-        return mean_interval(gap).low if np.isfinite(gap).sum() > 1 else float(np.nanmean(gap))
+        gap = gap[np.isfinite(gap)]
+        return mean_interval(gap).low if len(gap) > 1 else float(gap.sum())
 
     chosen, chosen_overall = best(last), best(0)
     return ICLRecord(

@@ -156,6 +156,15 @@ def test_a_gap_within_noise_gives_no_share():
     )
 
 
+def test_an_end_without_data_gives_no_share_and_no_warning():
+    made = np.ones((3, 4))
+    made[:, 2:] = np.nan
+    curves = {"agent": made, "oracle": 2 * made}
+    record = icl_record(curves, {"rule": 0.5 * made}, **ABOUT)
+    assert record.least_gap["end"] == 0.0 and np.isnan(icl_summary(record).share.value)
+    assert record.least_gap["overall"] > 0
+
+
 def test_records_survive_json():
     made, _ = record()
     made.curves["agent"][0, 3] = np.nan

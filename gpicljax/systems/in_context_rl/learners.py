@@ -16,6 +16,9 @@ from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.in_context_rl.env import Family
 from gpicljax.systems.in_context_rl.measures.playing import learning_source
 from gpicljax.typing import ArrayTree
+from gpicljax.wrappers.task_mixture import TaskMixture
+from gpicljax.wrappers.trial import Trial
+from gpicljax.wrappers.wrapper import Wrapper
 
 Learner = Literal[
     "dpt",
@@ -73,8 +76,11 @@ agents.register_algorithm(
 
 def _index_or_best(env: Environment) -> Agent:
     """Returns the teacher of all families: on bandits the Gittins index, elsewhere an oracle."""
-    pulls = int(env.horizon())
-    best, index = optimal_agent(), gittins_bernoulli(env.action_space(), pulls)
+    trials = env
+    while not isinstance(trials, Trial):
+        assert isinstance(trials, TaskMixture | Wrapper)
+        trials = trials.envs[0] if isinstance(trials, TaskMixture) else trials.env
+    best, index = optimal_agent(), gittins_bernoulli(env.action_space(), trials.actions)
 
     def act(keys: jax.Array, params: ArrayTree, carry: Any, timestep: TimeStep) -> Any:
         label, told, _ = best.act(keys, params, (), timestep)

@@ -129,7 +129,7 @@ class Trial(Wrapper[Params, Task, TrialState]):
         return Transition(after, moved.reward, false, after.actions >= self.actions, moved.info)
 
     def privileged(self, state: TrialState, task: Task) -> Any:
-        """What the wrapped environment tells; of solved tasks, the best with the actions left."""
+        """Returns the wrapped environment's; of solved tasks, the best with the actions left."""
         if isinstance(self.env, WithOptimalActions) and isinstance(task, SolvedTask):
             return self.env.best_actions(state.inner, task, self.actions - state.actions)
         return super().privileged(state, task)

@@ -14,9 +14,6 @@ from gpicljax.environment import Params, State, TransitionModel, action_values
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers._own_tasks import OwnTasks
 
-_MOST_ACTIONS = 32
-"""Actions whose being best is kept as the bits of one number."""
-
 
 @struct.dataclass
 class SolvedTask:
@@ -24,8 +21,8 @@ class SolvedTask:
 
     Attributes:
       inner: the wrapped environment's task.
-      optimal: `uint32[N, S]`, the best actions in every situation as bits, with 1 to N actions
-        left in the trial; N is 1 where there is no end to it.
+      optimal: `bool[N, S, width]`, the actions that are best in every situation, with 1 to N
+        actions left in the trial; N is 1 where there is no end to it.
     """
 
     inner: Any
@@ -50,7 +47,7 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
       counts_ends: whether ends of episodes are gained in a trial, in place of rewards.
 
     Raises:
-      ValueError: for an environment without a transition model, or more than 32 actions.
+      ValueError: for an environment without a transition model.
 
     Example:
       >>> import gpicljax
@@ -72,12 +69,6 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
         super().__post_init__()
         accepted_values = "an environment that tells the outcomes of all actions"
         check(self.env.has_transition_model, "env", self.env.name, accepted_values)
-        count = self._num_actions
-        check(count <= _MOST_ACTIONS, "env", f"{count} actions", f"up to {_MOST_ACTIONS}")
-
-    @property
-    def _num_actions(self) -> int:
-        return self.env.action_space().n  # type: ignore[attr-defined]
 
     def _solve(self, task: ArrayTree) -> SolvedTask:
         model = self.env.transition_model(task)
@@ -90,9 +81,9 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
         maximum = values.max(-1, keepdims=True)
         # Actions that are as good as each other may differ by what rounding leaves of their values.
         tolerance = jnp.maximum(1e-5, 4 * jnp.finfo(values.dtype).eps * jnp.abs(maximum))
-        best = (values >= maximum - tolerance).astype(jnp.uint32)
-        bits = jnp.left_shift(jnp.uint32(1), jnp.arange(best.shape[-1], dtype=jnp.uint32))
-        return SolvedTask(task, (best * bits).sum(-1, dtype=jnp.uint32))
+        best = values >= maximum - tolerance
+        padding = max((self.width or 0) - best.shape[-1], 0)
+        return SolvedTask(task, jnp.pad(best, ((0, 0), (0, 0), (0, padding))))
 
     def inner_task(self, task: SolvedTask) -> Any:
         """Returns the task that was solved."""
@@ -106,13 +97,10 @@ class WithOptimalActions(OwnTasks[Params, SolvedTask, State]):
         self, state: State, task: SolvedTask, left: jax.Array | int
     ) -> dict[str, jax.Array]:
         """Returns what `privileged` does, with so many actions left in the trial."""
-        rows, situations = task.optimal.shape
+        rows, situations, _ = task.optimal.shape
         row = jnp.clip(left, 1, rows) - 1
-        bits = task.optimal[row, self.situation(state, task)]
-        count = self._num_actions
-        best = (bits >> jnp.arange(count, dtype=jnp.uint32)) & 1 > 0
         return {
-            "optimal": jnp.pad(best, (0, max((self.width or 0) - count, 0))),
+            "optimal": task.optimal[row, self.situation(state, task)],
             "situations": jnp.asarray(situations, jnp.int32),
         }
 

@@ -44,6 +44,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language_model import LanguageModelSettings, language_model
+from gpicljax.runs.config import check_config
 from gpicljax.runs.config_json import from_json, to_json
 from gpicljax.storage.array_folder import (
     SavedError,
@@ -353,35 +354,42 @@ def _assemble(
     return LoadedAgent(env, env_params, agent, params, info)
 
 
-def starting_point(
-    folder: str | Path | None, env: Environment | None = None
-) -> Callable[[Any], Any]:
-    """Returns a function that puts a saved agent's network into a training state.
+def start_from(
+    folder: str | Path | None,
+    init: Callable[[jax.Array], Any],
+    env: Environment | None = None,
+) -> Callable[[jax.Array], Any]:
+    """Returns a trainer's `init` that goes on from the network of a saved agent.
 
     Args:
-      folder: of the agent; None to leave the state as it is.
+      folder: of the agent; None to leave `init` as it is.
+      init: from a typed key to a training state.
       env: see `load_agent`.
 
     Returns:
-      The function; it may be traced. It raises ValueError if the network is of another kind or size
-      than the state's. What scales observations in the state stays.
+      The function; what scales observations in the state stays as it is.
+
+    Raises:
+      ConfigError: if the network is of another kind or size than the state's.
     """
     if folder is None:
-        return lambda state: state
+        return init
     loaded = load_agent(folder, env).params
     network = loaded.network if isinstance(loaded, Params) else loaded
+    params = jax.eval_shape(init, jax.random.key(0)).params
+    scales = isinstance(params, Params)
+    own = params.network if scales else params
+    shapes = [jax.tree.map(jnp.shape, x) for x in (network, own)]
+    expected = "an agent whose network is of the kind and size of this one's"
+    check_config(shapes[0] == shapes[1], "start_from", str(folder), expected)
 
-    def replace_network(state: Any) -> Any:
-        scales = isinstance(state.params, Params)
-        own = state.params.network if scales else state.params
-        shapes = [jax.tree.map(jnp.shape, params) for params in (network, own)]
-        expected = "an agent whose network is of the kind and size of this one's"
-        check(shapes[0] == shapes[1], "start_from", str(folder), expected)
+    def init_from_network(key: jax.Array) -> Any:
+        state = init(key)
         start = jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), network, own)
-        params = state.params._replace(network=start) if scales else start
-        return dataclasses.replace(state, params=params)
+        start = state.params._replace(network=start) if scales else start
+        return dataclasses.replace(state, params=start)
 
-    return replace_network
+    return init_from_network
 
 
 def _registered_id(card: JsonObject) -> str:

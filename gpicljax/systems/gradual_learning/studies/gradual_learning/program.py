@@ -10,7 +10,7 @@ import jax
 import gpicljax
 from gpicljax.interface import Agent
 from gpicljax.runs import save_agent
-from gpicljax.runs.saved_agents import starting_point
+from gpicljax.runs.saved_agents import start_from
 from gpicljax.runtime import Measure, Program, RunResult, run_experiment
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
@@ -53,7 +53,8 @@ def build(config: Config) -> Program:
     params = env.make_params(curriculum=mixture, horizon=config.stretch, **config.env.params)
     vec = gpicljax.VectorEnv(env, config.streams, resets="fresh", params=params, privileged=True)
     learner = learner_of(config, vec)
-    trainer, replace_network = learner.trainer, starting_point(config.start_from, vec.env)
+    trainer = learner.trainer
+    init = start_from(config.start_from, lambda key: trainer.init(key, learner.hparams), vec.env)
     room = len(config.curriculum) + 1
     evaluated = config.env.make(Curriculum(config.curriculum), test=True, max_tasks=room)
 
@@ -77,7 +78,7 @@ def build(config: Config) -> Program:
             "taught": " ".join(config.taught),
             "held out": " ".join(config.held_out) or "nothing but instances",
         },
-        init=lambda key, cell: replace_network(trainer.init(key, learner.hparams)),
+        init=lambda key, cell: init(key),
         update=trainer.update,
         observations=trainer.observations,
         measures={"streams": Measure(play), "steps": Measure(steps), **elsewhere},

@@ -18,7 +18,7 @@ from gpicljax.environment import Environment
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runs import save_agent
-from gpicljax.runs.saved_agents import starting_point
+from gpicljax.runs.saved_agents import start_from
 from gpicljax.runtime import (
     Measure,
     Probe,
@@ -203,6 +203,21 @@ PRESETS = {
 # The program -------------------------------------------------------------------------------------
 
 
+def _teacher(config: Config) -> tuple[str, dict[str, float]]:
+    """Returns the name of the teacher, and how often its actions are played."""
+    if config.learner.startswith("dpt"):
+        return "told-what-is-best", {}
+    if config.is_distillation:
+        # Histories tell what their learner did; otherwise it learns and is imitated meanwhile.
+        source = "source" if config.histories is None else "told-what-is-best"
+        return source, {"teacher_share": 1.0}
+    if config.is_padded:
+        return "index-or-best", {}
+    # Searches are imitated in half of the trials, and in the others where the student gets itself.
+    in_rooms = config.family in ROOMS
+    return "program", {"teacher_instances": 0.5} if in_rooms else {"teacher_share": 1.0}
+
+
 def _sizes(config: Config) -> tuple[str, Any, Any]:
     """Returns the algorithm's name in the catalogue, its sizes and its hyper-parameters."""
     unroll, minibatches = config.actions + 1, config.minibatches
@@ -217,16 +232,7 @@ def _sizes(config: Config) -> tuple[str, Any, Any]:
         )
     if config.learner == "r2d2-events":
         return "r2d2", dataclasses.replace(config.r2d2, unroll=unroll), config.r2d2_hparams
-    # Learning histories are imitated while their learner acts; programs that search, in half of the
-    # trials alone, and in the others where the student gets by itself.
-    method = "dpt" if config.histories is not None else config.learner.partition("-")[0]
-    teachers = {"ad": "source", "clone": "program", "dpt": "told-what-is-best"}
-    teacher, share = teachers[method], {"teacher_share": 1.0}
-    if method == "clone" and config.is_padded:
-        teacher, share = "index-or-best", {}
-    elif method == "clone" and config.family in ROOMS:
-        share = {"teacher_instances": 0.5}
-    share = {} if config.learner.startswith("dpt") else share
+    teacher, share = _teacher(config)
     sizes = TeacherCloningConfig(unroll, minibatches, teacher=teacher, **shared_options)
     return "cloning", sizes, dataclasses.replace(config.cloning, **share)
 
@@ -247,9 +253,9 @@ def build(config: Config) -> Program:
     vec = VectorEnv(learnt_from, config.trials, resets="fresh", params=params, privileged=True)
     name, sizes, hparams = _sizes(config)
     trainer = agents.get_algorithm(name).make(sizes, vec, config.memory)
-    replace_network = starting_point(config.start_from)
     length = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(hparams, decay_updates=length)
+    init = start_from(config.start_from, lambda key: trainer.init(key, hparams))
     agent, tests = trainer.agent(greedy=True), own_tests(config.family)
 
     def on_training_tasks(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Any:
@@ -268,7 +274,7 @@ def build(config: Config) -> Program:
     return Program(
         title=f"{config.learner} on {config.family}",
         details={"temperature": f"{config.sharpness:g}"},
-        init=lambda key, cell: replace_network(trainer.init(key, hparams)),
+        init=lambda key, cell: init(key),
         update=trainer.update,
         observations=trainer.observations,
         measures={

@@ -347,7 +347,7 @@ def over_params(agent: Agent) -> Agent:
         scaled = timestep._replace(observation=params.scale_observation(timestep.observation))
         return agent.act(keys, params.network, carry, scaled)
 
-    return Agent(agent.initial_carry, act)
+    return agent._replace(act=act)
 
 
 def within_trial(agent: Agent) -> Agent:

@@ -71,7 +71,7 @@ class Sums(NamedTuple):
 
 
 class PlanningCarry(NamedTuple):
-    """What is remembered: `steps`, `sums`, and `episode`: float `[..., 2]`, its steps and pay."""
+    """The memory: `steps`, `sums`, and `episode`: float `[..., 2]`, its steps and pay."""
 
     steps: Steps
     sums: Sums

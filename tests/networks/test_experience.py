@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from trial_inputs import ACTIONS, BATCH, PLACES, TIME, inputs_of, space
+from trial_inputs import ACTIONS, BATCH, PLACES, TIME, inputs_of, play_steps, space
 
 from gpicljax import spaces
 from gpicljax.networks.experience import ExperienceSettings, experience_network
@@ -21,14 +21,7 @@ def outcomes():
     def both(key):
         params = network.init(key, jax.tree.map(lambda x: x[0], inputs))
         whole, carry = network.unroll(params, network.initial_carry(BATCH), inputs, starts)
-
-        def step(carry, x):
-            output, carry = network.step(params, carry, *x)
-            return carry, (output, carry)
-
-        last, (outputs, carries) = jax.lax.scan(
-            step, network.initial_carry(BATCH), (inputs, starts)
-        )
+        outputs, carries, last = play_steps(network, params, inputs, starts)
         middle = jax.tree.map(lambda x: x[4], carries)
         remainder = jax.tree.map(lambda x: x[5:], (inputs, starts))
         resumed, _ = network.unroll(params, middle, *remainder)

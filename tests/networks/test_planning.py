@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from trial_inputs import BATCH, inputs_of, space
+from trial_inputs import BATCH, inputs_of, play_steps, space
 
 import gpicljax
 from gpicljax import spaces
@@ -33,14 +33,7 @@ def test_steps_are_unrolled_whole_or_in_parts(settings):
     def both(key):
         params = network.init(key, jax.tree.map(lambda x: x[0], inputs))
         whole, _ = network.unroll(params, network.initial_carry(BATCH), inputs, starts)
-
-        def step(carry, x):
-            output, carry = network.step(params, carry, *x)
-            return carry, (output, carry)
-
-        last, (outputs, carries) = jax.lax.scan(
-            step, network.initial_carry(BATCH), (inputs, starts)
-        )
+        outputs, carries, last = play_steps(network, params, inputs, starts)
         carry = jax.tree.map(lambda x: x[7], carries)
         rest, end = network.unroll(params, carry, *jax.tree.map(lambda x: x[8:], (inputs, starts)))
         return whole, outputs, rest, last, end

@@ -30,6 +30,17 @@ def inputs_of(key):
     return AgentInput(observation, actions, jax.random.normal(keys[5], shape)), starts
 
 
+def play_steps(network, params, inputs, starts):
+    """Returns the outputs of one step after the other, the carry after each, and the last one."""
+
+    def step(carry, x):
+        output, carry = network.step(params, carry, *x)
+        return carry, (output, carry)
+
+    last, (outputs, carries) = jax.lax.scan(step, network.initial_carry(BATCH), (inputs, starts))
+    return outputs, carries, last
+
+
 def space():
     env = PaddedSpaces(Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), TIME), PLACES, ACTIONS)
     return env.observation_space(), env.action_space()

@@ -1,4 +1,4 @@
-"""How agents are trained to learn within trials: methods, memories, temperatures and teachers."""
+"""Ways to train agents that learn within trials: methods, memories, temperatures and teachers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from gpicljax.typing import ArrayTree
 
 
 class Counts(NamedTuple):
-    """What was tried in a trial; S situations, A actions.
+    """Counts of a trial's steps; S situations, A actions.
 
     Attributes:
       led: float `[B, S, A, S]`, how often an action led where; ends of episodes are left out.

@@ -18,7 +18,7 @@ _STAY = ACTIONS.index("stay")
 
 
 class Found(NamedTuple):
-    """What is known of a room; leaves have a leading axis `[B]` outside of `vmap`.
+    """Findings about a room; leaves have a leading axis `[B]` outside of `vmap`.
 
     Attributes:
       is_ruled_out: `bool[2, S]`, cells that were reached, before and after the episode had paid.

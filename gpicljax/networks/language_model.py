@@ -165,8 +165,9 @@ class LanguageModelSettings:
     The paper's transformers are 6 x 64 with 4 heads, 12 x 256 with 8 and 12 x 1024 with 16.
 
     Attributes:
-      kind: a transformer; linear attention, whose memory does not grow; two LSTM layers; or an
-        online memory (`networks.online_memory`), which has sizes of its own.
+      kind: a transformer; linear attention, whose memory does not grow, or the same with the delta
+        rule; two LSTM layers; or an online memory (`networks.online_memory`), which has sizes of
+        its own.
       layers: of a transformer or of linear attention; the LSTM is as large as they would be.
       width: of the embedding and of every layer.
       heads: of attention.
@@ -190,7 +191,7 @@ class LanguageModelSettings:
       ValueError: width: got 64; accepted: a multiple of 2 x heads = 10
     """
 
-    kind: Literal["transformer", "linear", "lstm", "online"] = "transformer"
+    kind: Literal["transformer", "linear", "delta", "lstm", "online"] = "transformer"
     layers: Size = 6
     width: Size = 64
     heads: Size = 4
@@ -213,7 +214,8 @@ class LanguageModelSettings:
     @property
     def title(self) -> str:
         """Returns the kind in words."""
-        kinds = {"linear": "linear attention", "lstm": "LSTM", "online": "online memory"}
+        kinds = {"linear": "linear attention", "delta": "delta rule"}
+        kinds |= {"lstm": "LSTM", "online": "online memory"}
         title = kinds.get(self.kind, self.kind)
         reads = {"latest": " that reads the latest tokens", "online": " over an online memory"}
         return title + reads.get(self.features, "")
@@ -248,10 +250,12 @@ def language_model(
         if settings.features == "online":
             reader = MemoryPredictions(OnlineMemory(vocab_size, settings.online), width)
             return as_network(ReadingModel(core, reader, vocab_size))
-    elif settings.kind == "linear":
+    elif settings.kind in ("linear", "delta"):
         # Five matrices of width x width in each layer's attention, not four, and a convolution.
         hidden = settings.hidden or round(3.375 * width)
-        core = LinearTransformer(settings.layers, width, settings.heads, hidden)
+        core = LinearTransformer(
+            settings.layers, width, settings.heads, hidden, corrects=settings.kind == "delta"
+        )
     else:
         # Two layers of size h have 4 h (width + h) + 8 h^2 weights.
         budget = 12 * settings.layers * width**2

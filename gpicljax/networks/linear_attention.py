@@ -1,12 +1,13 @@
 """Linear attention with a decaying memory: sequence models whose cost per token is constant.
 
 The memory of a head is a matrix S. Every token lets it decay and writes one key-value pair to it,
-S <- a S + k v^T, and reads o = q S. Unrolled, chunks of tokens attend to each other directly and to
-all that came before through S, so that the work is matrix products and grows linearly with the
-length.
+S <- a S + b k v^T, and reads o = q S. By the delta rule it writes what the memory does not say yet,
+S <- a S + b k (v - a k S)^T. Unrolled, chunks of tokens attend to each other directly and to all
+that came before through S, so that the work is matrix products and grows linearly with the length.
 
-Source: Katharopoulos et al. (2020); the decay that the input chooses, one scalar per head, is that
-of Dao & Gu (2024, "Mamba-2"), as are the short convolution and the output gate.
+Sources: Katharopoulos et al. (2020); the decay that the input chooses, one scalar per head, is that
+of Dao & Gu (2024, "Mamba-2"), as are the short convolution and the output gate; the delta rule in
+chunks: Yang et al. (2024), "Gated delta networks".
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.scipy.linalg import solve_triangular
 
 from gpicljax.networks.feedforward import dense
 
@@ -26,9 +28,11 @@ def decayed_attention(
     key: jax.Array,
     value: jax.Array,
     log_decay: jax.Array,
+    strength: jax.Array,
     starts: jax.Array,
     memory: jax.Array,
     chunk: int = 64,
+    corrects: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns each token's read of the tokens up to itself, and the memory after the last.
 
@@ -37,9 +41,12 @@ def decayed_attention(
       key: float `[T, B, H, K]`.
       value: float `[T, B, H, V]`.
       log_decay: float `[T, B, H]`, log of what token t leaves of the memory before it; at most 0.
+      strength: float `[T, B, H]`, how much of its value token t writes.
       starts: `bool[T, B]`, token t begins with an empty memory.
       memory: float `[B, H, K, V]`, before the first token.
       chunk: tokens that attend to each other directly.
+      corrects: whether what the memory holds at a key is subtracted from what is written there: the
+        delta rule. Keys should have length 1.
 
     Returns:
       float `[T, B, H, V]` and float `[B, H, K, V]`.
@@ -56,23 +63,35 @@ def decayed_attention(
     earlier = jnp.tril(jnp.ones((chunk, chunk), bool))
 
     def attend_chunk(memory: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-        query, key, value, log_decay, starts = x
+        query, key, value, log_decay, strength, starts = x
         decayed = jnp.cumsum(log_decay, axis=0).transpose(1, 2, 0)  # [B, H, C]
         trial = jnp.cumsum(starts, axis=0).T  # [B, C]
         same = (trial[:, :, None] == trial[:, None, :]) & earlier
         # Masked before the exponential: above the diagonal it could overflow.
         gap = jnp.where(same[:, None], decayed[..., :, None] - decayed[..., None, :], -jnp.inf)
-        scores = jnp.einsum("ibhk,jbhk->bhij", query, key) * jnp.exp(gap)
-        within = jnp.einsum("bhij,jbhv->ibhv", scores, value)
         untouched = (trial == 0)[:, None]
         reach = jnp.where(untouched, jnp.exp(decayed), 0)  # [B, H, C]
-        before = jnp.einsum("ibhk,bhkv->ibhv", query, memory) * reach.transpose(2, 0, 1)[..., None]
+
+        def read_memory(at: jax.Array) -> jax.Array:
+            return jnp.einsum("ibhk,bhkv->ibhv", at, memory) * reach.transpose(2, 0, 1)[..., None]
+
+        if corrects:
+            # A token's correction depends on those before it: a triangular system of equations.
+            overlap = jnp.einsum("ibhk,jbhk->bhij", key, key) * jnp.exp(gap)
+            overlap = jnp.tril(overlap * strength.transpose(1, 2, 0)[..., None], -1)
+            new = ((value - read_memory(key)) * strength[..., None]).transpose(1, 2, 0, 3)
+            solved = solve_triangular(overlap, new, lower=True, unit_diagonal=True)
+            value = solved.transpose(2, 0, 1, 3)
+        else:
+            value = value * strength[..., None]
+        scores = jnp.einsum("ibhk,jbhk->bhij", query, key) * jnp.exp(gap)
+        within = jnp.einsum("bhij,jbhv->ibhv", scores, value)
         last = (trial == trial[:, -1:])[:, None]
         left = jnp.where(last, jnp.exp(decayed[..., -1:] - decayed), 0)
         written = jnp.einsum("jbhk,bhj,jbhv->bhkv", key, left, value)
-        return memory * reach[..., -1][..., None, None] + written, within + before
+        return memory * reach[..., -1][..., None, None] + written, within + read_memory(query)
 
-    parts = tuple(split_chunks(x) for x in (query, key, value, log_decay, starts))
+    parts = tuple(split_chunks(x) for x in (query, key, value, log_decay, strength, starts))
     memory, outputs = jax.lax.scan(attend_chunk, memory, parts)
     return outputs.reshape(-1, *outputs.shape[2:])[:length], memory
 
@@ -92,12 +111,14 @@ class LinearAttention(nn.Module):
       width: of keys, queries and values.
       convolution: tokens that the short causal convolution in front of them sees.
       chunk: see `decayed_attention`; it changes nothing but speed.
+      corrects: whether memories are written by the delta rule, see `decayed_attention`.
     """
 
     heads: int = 4
     width: int = 16
     convolution: int = 4
     chunk: int = 64
+    corrects: bool = False
 
     def initial_carry(self, batch: int) -> LinearAttentionCarry:
         """Returns an empty memory."""
@@ -149,11 +170,13 @@ class LinearAttention(nn.Module):
         outputs, memory = decayed_attention(
             query,
             key,
-            value * strength[..., None],
+            value,
             -nn.softplus(rate),
+            strength,
             starts,
             carry.memory,
             self.chunk,
+            self.corrects,
         )
         outputs = nn.RMSNorm(name="norm", param_dtype=inputs.dtype)(outputs)
         gate = nn.silu(dense(inner, use_bias=False, name="gate")(inputs))
@@ -178,6 +201,7 @@ class LinearTransformer(nn.Module):
       heads: H of every layer.
       hidden: of the MLPs.
       chunk: see `decayed_attention`.
+      corrects: whether memories are written by the delta rule.
 
     Example:
       >>> from gpicljax.networks.contract import as_network
@@ -191,12 +215,16 @@ class LinearTransformer(nn.Module):
     heads: int
     hidden: int
     chunk: int = 64
+    corrects: bool = False
 
     def setup(self) -> None:
         """The blocks."""
         size = self.width // self.heads
         norm = lambda: nn.LayerNorm(1e-5, param_dtype=jnp.result_type(float))  # noqa: E731
-        self.mixers = [LinearAttention(self.heads, size, chunk=self.chunk) for _ in self._each]
+        self.mixers = [
+            LinearAttention(self.heads, size, chunk=self.chunk, corrects=self.corrects)
+            for _ in self._each
+        ]
         self.norms = [norm() for _ in self._each]
         self.mlp_norms = [norm() for _ in self._each]
         self.widen = [dense(self.hidden) for _ in self._each]

@@ -61,6 +61,7 @@ MODULES = {
     "dual coding, events": DualCoding(6, slots=4, width=3, heads=2, nearest=3),
     "linear attention": LinearAttention(2, 3, chunk=4),
     "linear transformer": LinearTransformer(2, 6, 2, 12, chunk=4),
+    "delta rule": LinearTransformer(2, 6, 2, 12, chunk=4, corrects=True),
     "q-network, lstm": q_network(CORES["lstm"]),
     "q-network, delta": q_network(CORES["delta"], residual=True),
     "event store": EventStore(4, 2, slots=3, heads=2, width=3),

@@ -8,7 +8,7 @@ from variants import daily
 
 from gpicljax.networks.language_model import LanguageModelSettings, language_model
 
-KINDS = ("transformer", "linear", "lstm")
+KINDS = ("transformer", "linear", "delta", "lstm")
 
 
 def size(settings):

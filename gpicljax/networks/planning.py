@@ -2,8 +2,8 @@
 
 It keeps a list of the trial's steps, and sums of them by situation and action. To choose an action
 it plans: what an action was seen to lead to counts as often as it was seen, and beside it counts
-what the action probably does, as a mixture of moves that are learnt over all tasks, mixed by the
-code of the moves that the action has made in this trial. What is worth going to (pay, ends, and the
+what the action probably does, as the code of the moves that it has made in this trial tells, by
+weights that are learnt over all tasks. What is worth going to (pay, ends, and the
 worth of finding out) is read from the sums by layers that all situations share. Some steps of value
 iteration follow, and the values of the actions here are most of the logits.
 
@@ -31,12 +31,7 @@ from gpicljax.batching import select
 from gpicljax.checks import Count, Natural, Size, check, check_fields
 from gpicljax.networks.actor_critic import PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, as_network
-from gpicljax.networks.experience import (
-    ActionReadout,
-    read_sums,
-    sum_since_starts,
-    trial_spaces,
-)
+from gpicljax.networks.experience import read_sums, sum_since_starts, trial_spaces
 from gpicljax.networks.feedforward import MLP, dense
 from gpicljax.networks.policies import legal_actions
 
@@ -85,18 +80,16 @@ class PlanningSettings:
     Attributes:
       sweeps: steps of value iteration.
       slots: N, steps of a trial that are remembered one by one.
-      moves: K, learnt moves that an action is taken for a mixture of.
       grid: side of a square of cells, counted row by row, in which the actions are known to mean
         left, right, up, down and stay; 0 where what they do has to be found out.
       splits_episodes: whether sums are kept apart before and after the episode has paid.
       code: of the MLP that codes a move; the last is C.
       hidden: of the layers that read situations.
-      readout: hidden sizes of the head that all actions share.
+      readout: of the two hidden layers of the head that all actions share.
     """
 
     sweeps: Count = 12
     slots: Size = 200
-    moves: Size = 6
     grid: Natural = 0
     splits_episodes: bool = False
     code: tuple[Size, ...] = (64, 16)
@@ -128,9 +121,9 @@ class PlanningActorCritic(nn.Module):
         self.parts = 2 if sizes.splits_episodes else 1
         self.code = MLP(sizes.code)
         if not sizes.grid:
-            shape = (sizes.moves, count, count)
-            self.move_logits = self.param("moves", nn.initializers.normal(0.3), shape)
-            self.mixture = dense(sizes.moves)
+            shape = (sizes.code[-1], count, count)
+            self.moves = self.param("moves", nn.initializers.normal(0.3), shape)
+            self.usual_moves = self.param("usual_moves", nn.initializers.zeros, shape[1:])
         self.place = self.param(
             "place", nn.initializers.normal(0.1), (self.parts, count, sizes.hidden)
         )
@@ -141,10 +134,10 @@ class PlanningActorCritic(nn.Module):
         # Weights of what is presumed, as softplus of these: of moves, of pay and ends.
         self.trust = self.param("trust", nn.initializers.constant(-1.5), (2,))
         self.discount = self.param("discount", nn.initializers.constant(2.0), (self.parts,))
+        self.reward_scale = self.param("reward_scale", nn.initializers.zeros, ())
         self.sharpness = self.param("sharpness", nn.initializers.constant(1.0), ())
-        self.embed = [dense(sizes.readout) for _ in range(3)]
-        self.readout = ActionReadout(sizes.readout)
-        self.value = dense(1)
+        self.readout = MLP((sizes.readout, sizes.readout))
+        self.correction, self.value = dense(1, kernel_init=small), dense(1)
 
     # What is remembered ----------------------------------------------------------------------
 
@@ -183,6 +176,11 @@ class PlanningActorCritic(nn.Module):
         has_paid = (episode[..., 1] > 0).astype(episode.dtype)
         return jnp.stack([1 - has_paid, has_paid], -1)
 
+    def _compress(self, reward: jax.Array) -> jax.Array:
+        """Returns rewards whose large ones are smaller, since one may be a hundred times others."""
+        scale = jnp.exp(self.reward_scale)
+        return jnp.arcsinh(scale * reward) / scale
+
     def _contribution(self, inputs: AgentInput, part: jax.Array) -> Sums:
         """Returns what the last step adds to the sums."""
         seen, dtype = inputs.observation, jnp.result_type(float)
@@ -191,7 +189,8 @@ class PlanningActorCritic(nn.Module):
         action = jax.nn.one_hot(inputs.last_action, self.actions, dtype=dtype)  # 0s for -1
         is_step = (inputs.last_action >= 0).astype(dtype)
         end = (seen["terminated"] | seen["truncated"]).astype(dtype)
-        outcome = jnp.stack([is_step, is_step * inputs.last_reward, is_step * end], -1)
+        pay = self._compress(inputs.last_reward.astype(dtype))
+        outcome = jnp.stack([is_step, is_step * pay, is_step * end], -1)
         code = self.code(jnp.concatenate([before, reached], axis=-1))
         pair = before[..., :, None] * action[..., None, :]
         places = reached[..., :, None] * outcome[..., None, :]
@@ -218,13 +217,10 @@ class PlanningActorCritic(nn.Module):
             following = grid_moves(self.settings.grid)
             near = (following[..., None] == np.arange(self.situations)).mean(1, np.float32)
             return jnp.asarray(near), lambda worth: worth[..., jnp.asarray(following)]
-        moves, mixture = nn.softmax(self.move_logits), nn.softmax(self.mixture(codes))
-
-        def expect(worth: jax.Array) -> jax.Array:
-            each = jnp.einsum("kst,...t->...sk", moves, worth)
-            return jnp.einsum("...sk,...ak->...sa", each, mixture)
-
-        return moves.mean(0), expect
+        logits = jnp.einsum("...ac,cst->...sat", codes, self.moves) + self.usual_moves[:, None]
+        chances = nn.softmax(logits)
+        near = nn.softmax(self.usual_moves)
+        return near, lambda worth: jnp.einsum("...sat,...t->...sa", chances, worth)
 
     def _seen_moves(self, steps: Steps, is_visible: jax.Array) -> Worths:
         """Returns a function from the worth of situations to sums over what actions led to.
@@ -264,8 +260,8 @@ class PlanningActorCritic(nn.Module):
     ) -> tuple[jax.Array, ...]:
         """Returns what each situation is taken for, float `[..., S]` each.
 
-        They are the pay and the end to presume, the worth of going there, and that of trying an
-        action there.
+        They are the pay and the chance of an end to presume, the worth of going there, and that of
+        trying an action there.
         """
         stats = read_sums(sums.places)  # [..., P, S, 4]
         mine = part[..., None, None]
@@ -274,7 +270,9 @@ class PlanningActorCritic(nn.Module):
         around = jnp.einsum("st,...tf->...sf", near, own)
         hidden = self.local(jnp.concatenate([own, around], -1)) + self.common(whole)[..., None, :]
         hidden = nn.relu(hidden + _of_part(part[..., -1], self.place, 3))
-        return tuple(jnp.moveaxis(self.judge(nn.relu(self.second(hidden))), -1, 0))
+        judged = self.judge(nn.relu(self.second(hidden)))
+        pay, end, curiosity, bonus = jnp.moveaxis(judged, -1, 0)
+        return 0.3 + pay, nn.sigmoid(end), curiosity, bonus
 
     def _plan(
         self, sums: Sums, part: jax.Array, whole: jax.Array, exists: jax.Array, seen: Worths | None
@@ -294,7 +292,7 @@ class PlanningActorCritic(nn.Module):
         trust, has_paid = nn.softplus(self.trust), part[..., -1]
         visits, pay, ends = jnp.moveaxis(_of_part(has_paid, sums.places, 3), -1, 0)
         pay = (pay + trust[1] * presumed_pay) / (visits + trust[1])
-        ends = (ends + trust[1] * nn.sigmoid(presumed_end - 2)) / (visits + trust[1])
+        ends = (ends + trust[1] * presumed_end) / (visits + trust[1])
         count, paid = jnp.moveaxis(_of_part(has_paid, sums.pairs, 4), -1, 0)
         at_once = (paid + trust[0] * probable(pay)) / (count + trust[0])
         at_once = at_once + bonus[..., None] / (1 + 4 * count)
@@ -343,13 +341,12 @@ class PlanningActorCritic(nn.Module):
         gap = jnp.where(exists, (q - jax.lax.stop_gradient(top)) / spread, 0)
         local = read_sums(jnp.stack([tried, earned, jnp.zeros_like(tried)], -1))[..., :3]
         taken = jnp.log1p(sums.pairs[..., 0].sum((-3, -2)))
-        own = [gap[..., None], local, taken[..., None], _mean_codes(sums)]
-        each = self.embed[0](jnp.concatenate(own, -1)) + self.embed[1](whole)[..., None, :]
-        each = self.embed[2](nn.relu(each))
-        most = jnp.where(exists[..., None], each, -jnp.inf).max(-2)
-        common = jnp.concatenate([whole, top, most], -1)
-        logits = jnp.exp(self.sharpness) * gap + self.readout(common, nn.relu(each))
-        return PolicyOutput(logits, self.value(common)[..., 0])
+        elapsed = observation["elapsed"].astype(q.dtype)[..., None, :]
+        elapsed = jnp.broadcast_to(elapsed, (*q.shape, elapsed.shape[-1]))
+        own = [gap[..., None], local, taken[..., None], _mean_codes(sums), elapsed]
+        hidden = self.readout(jnp.concatenate(own, -1))
+        logits = jnp.exp(self.sharpness) * gap + self.correction(hidden)[..., 0]
+        return PolicyOutput(logits, self.value(jnp.concatenate([whole, top], -1))[..., 0])
 
     def unroll(
         self, carry: PlanningCarry | None, inputs: AgentInput, starts: jax.Array | None

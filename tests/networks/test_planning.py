@@ -14,7 +14,7 @@ from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.planning import PlanningSettings, grid_moves, planning_network
 from gpicljax.wrappers.trial import Trial
 
-SMALL = PlanningSettings(sweeps=3, slots=4, moves=3, code=(8, 6), hidden=8, readout=8)
+SMALL = PlanningSettings(sweeps=3, slots=4, code=(8, 6), hidden=8, readout=8)
 SPLIT = PlanningSettings(**{**SMALL.__dict__, "splits_episodes": True, "slots": 40})
 
 

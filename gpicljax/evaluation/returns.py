@@ -93,6 +93,7 @@ def episode_returns(
     max_steps: int,
     episodes_per_trial: int = 1,
     env_params: ArrayTree = None,
+    privileged: bool = False,
 ) -> EpisodeReturns:
     """Plays a fixed number of whole episodes, each trial on an instance and a task of its own.
 
@@ -109,6 +110,7 @@ def episode_returns(
         included. Episodes that have not begun by then have length 0.
       episodes_per_trial: episodes in a row on one task.
       env_params: distribution over tasks; the environment's default if None. May be traced.
+      privileged: whether the agent is shown what is privileged.
 
     Returns:
       The episodes.
@@ -130,7 +132,8 @@ def episode_returns(
     check_at_least(1, episodes=episodes, max_steps=max_steps, episodes_per_trial=episodes_per_trial)
     whole = episodes % episodes_per_trial == 0
     check(whole, "episodes", episodes, f"a multiple of episodes_per_trial = {episodes_per_trial}")
-    vec = single_trial_batch(env, episodes // episodes_per_trial, max_steps, episodes_per_trial)
+    trials = episodes // episodes_per_trial
+    vec = single_trial_batch(env, trials, max_steps, episodes_per_trial, privileged=privileged)
     played = play(
         vec,
         agent,

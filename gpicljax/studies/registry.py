@@ -32,6 +32,7 @@ _SYSTEMS = {
         "in_context_rl_bias",
         "in_context_rl_histories",
         "in_context_rl_train",
+        "in_context_control",
     ),
     "mental_modelling": ("mental_modelling",),
     "gradual_learning": (

@@ -85,8 +85,8 @@ def predictive_controller(
     Raises:
       ValueError: for another environment.
 
-    Source: the cross-entropy method in model predictive control: Chua et al. (2018), "PETS", who
-    learn the model.
+    Source: the cross-entropy method in model predictive control, as in Chua et al. (2018), "PETS",
+    where the model is learnt.
 
     Example:
       >>> import gpicljax

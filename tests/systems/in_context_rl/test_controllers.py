@@ -21,13 +21,13 @@ def play(env, agent, params, agent_params=(), steps=30):
 
 
 @pytest.mark.parametrize(
-    ("name", "make", "constant"),
+    ("name", "make", "constant", "rounding"),
     [
-        ("Pendulum-v1", predictive_controller, "mass"),
-        ("InvertedDoublePendulum-v5", balancing_controller, "force"),
+        ("Pendulum-v1", predictive_controller, "mass", 1e-2),  # rounding decides which are elites
+        ("InvertedDoublePendulum-v5", balancing_controller, "force", 1e-5),
     ],
 )
-def test_told_and_mean_physics_differ_only_where_tasks_do(name, make, constant):
+def test_told_and_mean_physics_differ_only_where_tasks_do(name, make, constant, rounding):
     env = gpicljax.make(name)
     options = {"horizon": 5} if make is predictive_controller else {"sweeps": 20}
     told, average = make(env, True, **options), make(env, False, **options)
@@ -36,7 +36,7 @@ def test_told_and_mean_physics_differ_only_where_tasks_do(name, make, constant):
         params = env.make_params(**{constant: ((1 - spread) * value, (1 + spread) * value)})
         first = play(env, told, params).returns
         second = play(env, average, params, mean_physics(env, params)).returns
-        assert np.allclose(first, second, rtol=1e-5) == (spread == 0.0)
+        assert np.allclose(first, second, rtol=rounding) == (spread == 0.0)
 
 
 def test_a_hanging_pendulum_is_swung_up():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpicljax.evaluation.records import icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.tables import Row, RowKind, join_paragraphs, results_table
 from gpicljax.runtime import Report, RunResult
@@ -72,4 +73,20 @@ def report(outcome: RunResult) -> Report:
         results_table(head, cells),
         outcome.training_note(),
     )
-    return Report(text, numbers)
+    learner, wiped = (row.label for row in rows[-2:])
+    record = icl_record(
+        {
+            "agent": np.stack(played[learner]),
+            "memory wiped": np.stack(played[wiped]),
+            "oracle": np.stack(played[TRUTH]),
+        },
+        {name: np.stack(played[name]) for name in ("random", MEAN)},
+        system="In-context RL",
+        task=config.env,
+        agent=f"PPO, {config.network.memory}",
+        measure="return",
+        context="episodes",
+        oracle="told the physics",
+        end=1 / config.episodes,
+    )
+    return Report(text, numbers, icl=[record] if config.episodes > 1 else [])

@@ -196,6 +196,6 @@ def balancing_controller(
         carry = select(starts, fresh, carry)
         states = jax.vmap(to_state)(timestep.observation)[:, :size]
         action = jnp.clip(-jnp.einsum("bas,bs->ba", carry, states), -1, 1)
-        return action.astype(env.action_space().dtype), None, carry
+        return action.astype(jnp.float32), None, carry
 
     return Agent(lambda batch: jnp.zeros((batch, 1, size)), act)

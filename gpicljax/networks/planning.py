@@ -85,7 +85,7 @@ class PlanningSettings:
       splits_episodes: whether sums are kept apart before and after the episode has paid.
       code: of the MLP that codes a move; the last is C.
       hidden: of the layers that read situations.
-      readout: of the two hidden layers of the head that all actions share.
+      readout: hidden size of the head that all actions share.
     """
 
     sweeps: Count = 12
@@ -94,7 +94,7 @@ class PlanningSettings:
     splits_episodes: bool = False
     code: tuple[Size, ...] = (64, 16)
     hidden: Size = 32
-    readout: Size = 64
+    readout: Size = 32
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -136,7 +136,7 @@ class PlanningActorCritic(nn.Module):
         self.discount = self.param("discount", nn.initializers.constant(2.0), (self.parts,))
         self.reward_scale = self.param("reward_scale", nn.initializers.zeros, ())
         self.sharpness = self.param("sharpness", nn.initializers.constant(1.0), ())
-        self.readout = MLP((sizes.readout, sizes.readout))
+        self.readout = dense(sizes.readout)
         self.correction, self.value = dense(1, kernel_init=small), dense(1)
 
     # What is remembered ----------------------------------------------------------------------
@@ -341,10 +341,9 @@ class PlanningActorCritic(nn.Module):
         gap = jnp.where(exists, (q - jax.lax.stop_gradient(top)) / spread, 0)
         local = read_sums(jnp.stack([tried, earned, jnp.zeros_like(tried)], -1))[..., :3]
         taken = jnp.log1p(sums.pairs[..., 0].sum((-3, -2)))
-        elapsed = observation["elapsed"].astype(q.dtype)[..., None, :]
-        elapsed = jnp.broadcast_to(elapsed, (*q.shape, elapsed.shape[-1]))
-        own = [gap[..., None], local, taken[..., None], _mean_codes(sums), elapsed]
-        hidden = self.readout(jnp.concatenate(own, -1))
+        own = [gap[..., None], local, taken[..., None], _mean_codes(sums)]
+        # More than this, such as the time or a second layer, learns to overrule the plan.
+        hidden = nn.relu(self.readout(jnp.concatenate(own, -1)))
         logits = jnp.exp(self.sharpness) * gap + self.correction(hidden)[..., 0]
         return PolicyOutput(logits, self.value(jnp.concatenate([whole, top], -1))[..., 0])
 

@@ -101,6 +101,7 @@ def _panel(axes: Axes, record: ICLRecord) -> None:
         if role == "agent":
             axes.fill_between(x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
     axes.set_xscale("log")
+    axes.xaxis.set_minor_formatter("")  # a short context has no power of ten but 1
     axes.set_xlim(record.position[0] + 1, record.position[-1] + 1)
     low, high = np.nanmin(np.concatenate(means)), np.nanmax(np.concatenate(means))
     room = 0.06 * (high - low or 1.0)

@@ -8,17 +8,18 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
 from gpicljax import agents
 from gpicljax.agents import ppo
 from gpicljax.agents.acting import random_agent
-from gpicljax.agents.combinators import with_params
+from gpicljax.agents.combinators import with_memory_reset, with_params
 from gpicljax.checks import Count, Range
 from gpicljax.envs._constants import PhysicalEnvironment
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
-from gpicljax.interface import Agent, TimeStep
+from gpicljax.interface import Agent
 from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
@@ -119,17 +120,6 @@ PRESETS = {
 }
 
 
-def forget(agent: Agent) -> Agent:
-    """Returns the agent whose every step is the first of a trial to it."""
-
-    def act(keys: jax.Array, params: ArrayTree, carry: Any, timestep: TimeStep) -> Any:
-        return agent.act(
-            keys, params, carry, timestep._replace(trial_start=timestep.trial_start | True)
-        )
-
-    return Agent(agent.initial_carry, act)
-
-
 def build(config: Config) -> Program:
     """Returns the program: systems, network and trainer."""
     env = gpicljax.make(config.env)
@@ -140,6 +130,7 @@ def build(config: Config) -> Program:
     length = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=length)
     trained = trainer.agent(greedy=True)
+    forgetful = with_memory_reset(trained, lambda timestep: jnp.ones_like(timestep.trial_start))
 
     def play(agent: Agent, agent_params: ArrayTree, privileged: bool = False) -> EpisodeReturns:
         """Returns the episodes of every trial: all agents meet the same tasks and starts."""
@@ -182,7 +173,7 @@ def build(config: Config) -> Program:
         init=lambda key, cell: trainer.init(key, hparams),
         update=trainer.update,
         observations=trainer.observations,
-        measures={"": measure(trained), "memory wiped": measure(forget(trained))},
+        measures={"": measure(trained), "memory wiped": measure(forgetful)},
         host_measures=lambda run: measure_controllers(),
         probe=Probe(Measure(on_training_tasks), lambda returns: {"return": returns.mean(-1)}),
         key_metric="return",

@@ -10,6 +10,7 @@ LEARNERS = {
     "compiled_for_accelerators": ("sequence", "causal_model", "autoencoder", "r2d2"),
     "fetch": ("td3",),
     "gradual_learning": ("sequence", "ppo"),
+    "in_context_control": ("ppo",),
     "in_context_learning": ("sequence", "causal_model", "r2d2", "cloning", "ppo"),
     "in_context_rl": ("ppo", "tabular", "bandits"),
     "maze_world": ("causal_model", "autoencoder"),
@@ -24,6 +25,7 @@ ELSEWHERE = {
     "in_context_learning": "gpicljax/systems",
     "compiled_for_accelerators": "gpicljax/systems",
     "fetch": "gpicljax/envs/fetch",
+    "in_context_control": "gpicljax/systems/in_context_rl",
     "recall": "gpicljax/systems/meta_rg",
     "train_agent": "gpicljax/envs",
 }

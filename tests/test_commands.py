@@ -119,6 +119,7 @@ NOT_RUN = {
     "python experiments/meta_rg_players.py": "an hour; results pages have the outcomes",
     "python experiments/in_context_rl_histories.py": "tests/systems/in_context_rl collects some",
     "python experiments/in_context_rl_bias.py": "tests/systems/in_context_rl asks a fake",
+    "python experiments/in_context_control.py": "ten minutes and more; a results page",
     "python experiments/in_context_rl_train.py --family dark-room": "an hour; a test learns less",
     "python experiments/in_context_rl.py": "half an hour; a results page has its outcome",
 }

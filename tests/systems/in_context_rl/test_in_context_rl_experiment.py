@@ -204,7 +204,7 @@ def test_reinforcement_learning_goes_on_from_a_clone(tmp_path, capsys):
     np.testing.assert_array_equal(before, after)
     for more, message in (
         (["--network.planning.hidden=8"], "an agent whose network is of the kind and size"),
-        (["--start-from=nowhere"], "got 'nowhere'; accepted: an existing folder"),
+        (["--start-from=nowhere"], "--start-from: got 'nowhere'; accepted: an existing folder"),
     ):
         with pytest.raises((SystemExit, ValueError)) as refusal:
             train(tmp_path, "two-arms", "rl2-planning", start, *more, "--name=other")

@@ -22,13 +22,13 @@ from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.interface import Agent
 from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.runs import save_agent
+from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import (
     Measure,
     Probe,
     Program,
     RunResult,
     TrainingConfig,
-    check_config,
     fast_jit,
     named_key,
     run_experiment,
@@ -38,7 +38,7 @@ from gpicljax.systems.in_context_rl.experts.control import (
     mean_physics,
     predictive_controller,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_control.report import report
+from gpicljax.systems.in_context_rl.studies.in_context_control.report import MEAN, TRUTH, report
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
@@ -57,13 +57,13 @@ PHYSICS: dict[System, Ranges] = {
     },
 }
 """Ranges of what differs from task to task; each is drawn uniformly, and is not observed."""
-REGULATORS = {True: ((0.1, 10.0, 10.0, 0.1, 0.1, 0.1), 10.0), False: ((1.0,) * 6, 0.1)}
-"""Weights and effort of regulators, by whether they are told the truth: the best of eight for the
-mean physics, of three for the truth, on tasks of training."""
+MEAN_REGULATOR: dict[str, Any] = {"weights": (1.0,) * 6, "effort": 0.1}
+"""Settings of the regulator that is told the mean: the best of eight on tasks of training. The
+defaults are the best of three for the one that is told the truth."""
 CONTROLLERS: dict[System, Callable[[PhysicalEnvironment, bool], Agent]] = {
     "Pendulum-v1": predictive_controller,
     "InvertedDoublePendulum-v5": lambda env, is_told: balancing_controller(
-        env, is_told, *REGULATORS[is_told]
+        env, is_told, **({} if is_told else MEAN_REGULATOR)
     ),
 }
 """The controller of each system, by whether it is told the truth."""
@@ -96,12 +96,6 @@ class Config(TrainingConfig):
     hparams: ppo.PPOHParams = ppo.PPOHParams(
         learning_rate=1e-3, final_share=0.05, discount=0.97, entropy_coefficient=0.0
     )
-
-    def validate(self) -> None:
-        """Refuses a batch that cannot be divided."""
-        super().validate()
-        fits = self.num_envs % self.agent.minibatches == 0
-        check_config(fits, "num_envs", self.num_envs, f"a multiple of {self.agent.minibatches}")
 
     @property
     def longest(self) -> int:
@@ -149,13 +143,14 @@ def build(config: Config) -> Program:
     def measure(agent: Agent) -> Measure:
         return Measure(lambda key, params, cell: play(agent, params))
 
-    def measure_controllers() -> dict[str, np.ndarray]:
-        """Returns the returns of agents without training, float `[trials, episodes]`."""
+    def measure_controllers(run: RunDirectory) -> dict[str, np.ndarray]:
+        """Returns the returns of agents without training, float `[N]`, trial by trial."""
+        del run
         told, average = (CONTROLLERS[config.env](env, is_told) for is_told in (True, False))
         rules = {
             "random": random_agent(env),
-            "controller told the mean physics": with_params(average, mean_physics(env, params)),
-            "controller told the truth": told,
+            MEAN: with_params(average, mean_physics(env, params)),
+            TRUTH: told,
         }
         return {
             name: jax.device_get(fast_jit(functools.partial(play, rule, (), True))().returns)
@@ -174,7 +169,7 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=trainer.observations,
         measures={"": measure(trained), "memory wiped": measure(forgetful)},
-        host_measures=lambda run: measure_controllers(),
+        host_measures=measure_controllers,
         probe=Probe(Measure(on_training_tasks), lambda returns: {"return": returns.mean(-1)}),
         key_metric="return",
         save=lambda folder, cell, **about: save_agent(

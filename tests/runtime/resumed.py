@@ -28,7 +28,7 @@ def assert_same(a, b, chunks=12):
 
 
 def wait_for_lines(path, number, process):
-    for _ in range(2000):
+    for _ in range(30_000):  # minutes: a machine may be busy
         if path.exists() and path.read_bytes().count(b"\n") >= number:
             return
         assert process.poll() is None, process.communicate()[0]

@@ -55,9 +55,6 @@ CUSTOM = "SFFF", "FHFH", "FFFH", "GFFH"
 """The evaluation's second lake; its goal is three moves below the start."""
 ENDS_ARE_GOALS = ("CliffWalking-v1",)
 """Ids of environments in which every move costs, and an episode ends at its goal alone."""
-PLANNING = {"FrozenLake": (0.5, 0.2), "CliffWalking": (-5.0, 0.0), "AnyMDP": (10.0, 0.5)}
-"""The worth that the planner presumes of an action not tried, and the weight of that: the best of
-some on training tasks."""
 ROOMS, ROOM_SIZE = ("dark-room", "key-to-door"), 9
 """The families of dark rooms, and the side of a room."""
 PADDED = 48, 10

@@ -11,7 +11,8 @@ from gpicljax.agents.acting import optimal_agent
 from gpicljax.environment import TransitionModel
 from gpicljax.rollout import play, start_rollout
 from gpicljax.systems.in_context_rl.env import family_tasks
-from gpicljax.systems.in_context_rl.experts import planner, sweep
+from gpicljax.systems.in_context_rl.experts import Presumptions, planner, sweep
+from gpicljax.systems.in_context_rl.experts.planning import _expected_moves
 from gpicljax.systems.in_context_rl.measures.playing import learning_source
 from gpicljax.wrappers.trial import Trial
 from gpicljax.wrappers.with_optimal_actions import trial_action_values
@@ -36,7 +37,9 @@ def test_the_planner_is_that_of_plain_python():
     """Actions of a lake are best by values that dictionaries of what happened give."""
     tasks = family_tasks("lakes", held_out=True)
     env, params = tasks.trials(40)
-    observed, actions, following = play_trials(env, params, planner(16, 4, 0.5, 0.2), 4, 40)
+    observed, actions, following = play_trials(
+        env, params, planner(16, 4, Presumptions(0.5, 0.2)), 4, 40
+    )
     for trial in range(4):
         led, paid, tried = {}, {}, {}
         value = dict.fromkeys(range(16), 0.5)
@@ -60,6 +63,20 @@ def test_the_planner_is_that_of_plain_python():
             paid[pair] = paid.get(pair, 0) + float(following.reward[trial, t])
             if not seen["terminated"][trial, t]:
                 led.setdefault(pair, []).append(int(seen["reached"][trial, t]))
+
+
+def test_a_move_not_tried_is_presumed_to_be_like_others_from_there():
+    """One step from situation 0 to 1 of three, by the first of two actions; weight 4."""
+    led = np.zeros((1, 3, 2, 3))
+    led[0, 0, 0, 1] = 1
+    moves = _expected_moves(jnp.asarray(led), led.sum(-1), jnp.array([[0, 1, 0]]), 4.0)[0]
+    fresh = np.array([1, 0.02, 1]) / 2.02  # only 1 has been reached
+    from_0 = (np.eye(3)[1] + fresh / 2) / 1.5
+    from_1 = (np.eye(3)[0] / 2 + fresh / 2) / 1
+    np.testing.assert_allclose(moves[0, 1], from_0, rtol=1e-6)
+    np.testing.assert_allclose(moves[0, 0], (np.eye(3)[1] + 4 * from_0) / 5, rtol=1e-6)
+    np.testing.assert_allclose(moves[1], [from_1, from_1], rtol=1e-6)
+    np.testing.assert_allclose(moves[2], [fresh, fresh], rtol=1e-6)
 
 
 def test_a_sweep_finds_every_goal_and_then_goes_straight_to_it():
@@ -118,7 +135,9 @@ def test_no_program_is_ahead_of_the_oracle_of_a_trial():
     tasks = family_tasks("lakes", held_out=True)
     env, params = tasks.trials(50)
     best = play_trials(env, params, optimal_agent(), 64, 50)[2].reward.sum(1)
-    planned = play_trials(env, params, planner(16, 4, 0.5, 0.2), 64, 50)[2].reward.sum(1)
+    planned = play_trials(env, params, planner(16, 4, Presumptions(0.5, 0.2)), 64, 50)[
+        2
+    ].reward.sum(1)
     np.testing.assert_array_equal(best, [8.0] * 64)  # six steps each
     assert (planned <= best).all() and planned.mean() > 1
 

@@ -27,8 +27,8 @@ from gpicljax.networks.experience import trial_spaces
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
-from gpicljax.systems.in_context_rl.env import PLANNING, Tasks, innermost, is_bandit
-from gpicljax.systems.in_context_rl.experts import planner, sweep
+from gpicljax.systems.in_context_rl.env import Tasks, innermost, is_bandit
+from gpicljax.systems.in_context_rl.experts import PRESUMPTIONS, Presumptions, planner, sweep
 from gpicljax.systems.in_context_rl.measures.trials import (
     TrialRecords,
     keep_trial_step,
@@ -208,7 +208,7 @@ def _rules(env: Trial, with_learners: bool) -> dict[str, tuple[Agent, Any]]:
         rules["sweep"] = sweep(room.size, horizon, isinstance(room, KeyToDoor)), ()
     if isinstance(situations, spaces.Discrete) and not is_bandit(env):
         sizes = trial_spaces(env.observation_space(), space)
-        rules["planner"] = planner(*sizes, *PLANNING.get(room.name, (1.0, 0.0))), ()
+        rules["planner"] = planner(*sizes, PRESUMPTIONS.get(room.name, Presumptions())), ()
     if is_bandit(env) and env.actions <= MOST_PULLS:
         rules["Gittins index"] = within_trial(gittins_bernoulli(space, env.actions)), ()
     if is_bandit(env):

@@ -18,7 +18,7 @@ of exploring that falls with the count: Strehl & Littman (2008).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -34,9 +34,6 @@ from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.experience import read_sums, sum_since_starts, trial_spaces
 from gpicljax.networks.feedforward import MLP, dense
 from gpicljax.networks.policies import legal_actions
-
-Worths = Callable[[jax.Array], jax.Array]
-"""From the worth of situations, float `[..., S]`, to that of actions, float `[..., S, A]`."""
 
 
 class Steps(NamedTuple):
@@ -130,9 +127,13 @@ class PlanningActorCritic(nn.Module):
         self.local, self.common = dense(sizes.hidden), dense(sizes.hidden)
         self.second = dense(sizes.hidden)
         small = nn.initializers.variance_scaling(0.1, "fan_in", "normal")
-        self.judge = dense(4, kernel_init=small)
-        # Weights of what is presumed, as softplus of these: of moves, of pay and ends.
-        self.trust = self.param("trust", nn.initializers.constant(-1.5), (2,))
+        self.judge = dense(5, kernel_init=small)
+        # Weights of what is presumed, as softplus of these: of moves, of pay and ends, and of the
+        # pay where an action leads beside its own.
+        self.trust = self.param("trust", nn.initializers.constant(-1.5), (3,))
+        # Likewise of a step that another action made from here, and of one that came here, beside
+        # the moves that are learnt over all tasks.
+        self.likeness = self.param("likeness", nn.initializers.constant(-3.0), (2,))
         self.discount = self.param("discount", nn.initializers.constant(2.0), (self.parts,))
         self.reward_scale = self.param("reward_scale", nn.initializers.zeros, ())
         self.sharpness = self.param("sharpness", nn.initializers.constant(1.0), ())
@@ -203,45 +204,42 @@ class PlanningActorCritic(nn.Module):
 
     # Reading it ------------------------------------------------------------------------------
 
-    def _probable_moves(self, codes: jax.Array) -> tuple[jax.Array, Worths]:
-        """Returns what actions probably lead to, of those not tried yet.
+    def _neighbours(self) -> jax.Array:
+        """Returns the chances of being next to each other, float `[S, S]`."""
+        if not self.settings.grid:
+            return nn.softmax(self.usual_moves)
+        following = grid_moves(self.settings.grid)
+        return jnp.asarray((following[..., None] == np.arange(self.situations)).mean(1, np.float32))
+
+    def _moves(self, sums: Sums, steps: Steps, is_visible: jax.Array, lure: jax.Array) -> jax.Array:
+        """Returns the chances of what actions lead to, float `[..., S, A, S]`.
 
         Args:
-          codes: float `[..., A, C]`, of each action's moves in this trial.
-
-        Returns:
-          Chances of being next to each other, float `[S, S]`, and a function from the worth of
-          situations, float `[..., S]`, to that of actions, float `[..., S, A]`.
-        """
-        if self.settings.grid:
-            following = grid_moves(self.settings.grid)
-            near = (following[..., None] == np.arange(self.situations)).mean(1, np.float32)
-            return jnp.asarray(near), lambda worth: worth[..., jnp.asarray(following)]
-        logits = jnp.einsum("...ac,cst->...sat", codes, self.moves) + self.usual_moves[:, None]
-        chances = nn.softmax(logits)
-        near = nn.softmax(self.usual_moves)
-        return near, lambda worth: jnp.einsum("...sat,...t->...sa", chances, worth)
-
-    def _seen_moves(self, steps: Steps, is_visible: jax.Array) -> Worths:
-        """Returns a function from the worth of situations to sums over what actions led to.
-
-        Args:
+          sums: over the trial.
           steps: of every instance, leaves `[B, L]`.
           is_visible: `bool[..., B, L]`, those that count.
+          lure: float `[..., S]`, by how much a situation is likelier to be reached than usually.
         """
-        reached, pair = jnp.maximum(steps.reached, 0), jnp.maximum(steps.pair, 0)
-        size = self.situations * self.actions
+        codes = _mean_codes(sums)
+        logits = jnp.einsum("...ac,cst->...sat", codes, self.moves) + self.usual_moves[:, None]
+        usual = nn.softmax(logits + lure[..., None, None, :])
+        led = self._counts(steps, is_visible).astype(usual.dtype)
+        trust, like, taken = nn.softplus(self.trust[0]), nn.softplus(self.likeness), led.sum(-1)
+        from_here = led.sum(-2)  # by any action
+        to_here = from_here.swapaxes(-1, -2)
+        near = like[0] * from_here + like[1] * to_here
+        presumed = (usual + near[..., None, :]) / (1 + near.sum(-1))[..., None, None]
+        return (led + trust * presumed) / (taken + trust)[..., None]
 
-        def add_up(worth: jax.Array) -> jax.Array:
-            shape = *worth.shape[:-1], reached.shape[-1]
-            gained = jnp.take_along_axis(worth, jnp.broadcast_to(reached, shape), -1)
-            gained = jnp.where(is_visible, gained, 0).reshape(-1, shape[-1])
-            places = jnp.broadcast_to(pair, shape).reshape(gained.shape)
-            rows = jnp.arange(len(gained))[:, None]
-            sums = jnp.zeros((len(gained), size), worth.dtype).at[rows, places].add(gained)
-            return sums.reshape(*shape[:-1], self.situations, self.actions)
-
-        return add_up
+    def _counts(self, steps: Steps, is_visible: jax.Array) -> jax.Array:
+        """Returns how often each action led where, `int32[..., S, A, S]`; see `_moves`."""
+        shape = self.situations, self.actions, self.situations
+        cell = jnp.maximum(steps.pair * self.situations + steps.reached, 0)
+        visible = is_visible.reshape(-1, cell.shape[-1]).astype(jnp.int32)
+        cells = jnp.broadcast_to(cell, is_visible.shape).reshape(visible.shape)
+        rows = jnp.arange(len(cells))[:, None]
+        counts = jnp.zeros((len(cells), math.prod(shape)), jnp.int32).at[rows, cells].add(visible)
+        return counts.reshape(*is_visible.shape[:-1], *shape)
 
     def _trial_so_far(
         self, inputs: AgentInput, sums: Sums, episode: jax.Array, part: jax.Array
@@ -255,15 +253,13 @@ class PlanningActorCritic(nn.Module):
         whole = jnp.concatenate([whole.reshape(*state.shape[:-1], -1), state], -1)
         return (part[..., :, None] * whole[..., None, :]).reshape(*whole.shape[:-1], -1)
 
-    def _judge(
-        self, sums: Sums, part: jax.Array, whole: jax.Array, near: jax.Array
-    ) -> tuple[jax.Array, ...]:
+    def _judge(self, sums: Sums, part: jax.Array, whole: jax.Array) -> tuple[jax.Array, ...]:
         """Returns what each situation is taken for, float `[..., S]` each.
 
-        They are the pay and the chance of an end to presume, the worth of going there, and that of
-        trying an action there.
+        They are the pay and the chance of an end to presume, the worth of going there, that of
+        trying an action there, and the lure, see `_probable_moves`.
         """
-        stats = read_sums(sums.places)  # [..., P, S, 4]
+        near, stats = self._neighbours(), read_sums(sums.places)  # [S, S], [..., P, S, 4]
         mine = part[..., None, None]
         own = jnp.moveaxis(jnp.concatenate([mine * stats, (1 - mine) * stats], -1), -3, -2)
         own = own.reshape(*own.shape[:-2], -1)
@@ -271,11 +267,16 @@ class PlanningActorCritic(nn.Module):
         hidden = self.local(jnp.concatenate([own, around], -1)) + self.common(whole)[..., None, :]
         hidden = nn.relu(hidden + _of_part(part[..., -1], self.place, 3))
         judged = self.judge(nn.relu(self.second(hidden)))
-        pay, end, curiosity, bonus = jnp.moveaxis(judged, -1, 0)
-        return 0.3 + pay, nn.sigmoid(end), curiosity, bonus
+        pay, end, *others = jnp.moveaxis(judged, -1, 0)
+        return 0.3 + pay, nn.sigmoid(end), *others
 
     def _plan(
-        self, sums: Sums, part: jax.Array, whole: jax.Array, exists: jax.Array, seen: Worths | None
+        self,
+        sums: Sums,
+        part: jax.Array,
+        whole: jax.Array,
+        exists: jax.Array,
+        seen: tuple[Steps, jax.Array],
     ) -> jax.Array:
         """Returns the values of actions in situations, float `[..., S, A]`, by value iteration.
 
@@ -284,27 +285,26 @@ class PlanningActorCritic(nn.Module):
           part: of the sums, see `_part`.
           whole: see `_trial_so_far`.
           exists: `bool[..., A]`, actions that there are.
-          seen: see `_seen_moves`; None where moves are known.
+          seen: steps, and which of them count, see `_moves`.
         """
-        taken = sums.pairs[..., 0].sum(-3)  # of all parts
-        near, probable = self._probable_moves(_mean_codes(sums))
-        presumed_pay, presumed_end, curiosity, bonus = self._judge(sums, part, whole, near)
-        trust, has_paid = nn.softplus(self.trust), part[..., -1]
+        presumed_pay, presumed_end, curiosity, bonus, lure = self._judge(sums, part, whole)
+        trust, side = nn.softplus(self.trust), self.settings.grid
+        moves = jnp.asarray(grid_moves(side)) if side else self._moves(sums, *seen, lure)
+
+        def expect(worth: jax.Array) -> jax.Array:
+            return worth[..., moves] if side else jnp.einsum("...sat,...t->...sa", moves, worth)
+
+        has_paid = part[..., -1]
         visits, pay, ends = jnp.moveaxis(_of_part(has_paid, sums.places, 3), -1, 0)
         pay = (pay + trust[1] * presumed_pay) / (visits + trust[1])
         ends = (ends + trust[1] * presumed_end) / (visits + trust[1])
         count, paid = jnp.moveaxis(_of_part(has_paid, sums.pairs, 4), -1, 0)
-        at_once = (paid + trust[0] * probable(pay)) / (count + trust[0])
+        at_once = (paid + trust[2] * expect(pay)) / (count + trust[2])
         at_once = at_once + bonus[..., None] / (1 + 4 * count)
         onward = nn.sigmoid(_of_part(has_paid, self.discount, 1))[..., None] * (1 - ends)
 
-        @jax.checkpoint
         def sweep(worth: jax.Array) -> jax.Array:
-            arrival = curiosity + onward * worth
-            if seen is None:
-                return at_once + probable(arrival)
-            later = seen(arrival) + trust[0] * probable(arrival)
-            return at_once + later / (taken + trust[0])
+            return at_once + expect(curiosity + onward * worth)
 
         def best(values: jax.Array) -> jax.Array:
             return jnp.where(exists[..., None, :], values, -jnp.inf).max(-1)
@@ -330,8 +330,7 @@ class PlanningActorCritic(nn.Module):
         whole = self._trial_so_far(inputs, sums, episode, part)
         legal = legal_actions(observation, self.actions)
         exists = jnp.broadcast_to(legal, (*episode.shape[:-1], self.actions))
-        seen = None if self.settings.grid else self._seen_moves(steps, is_visible)
-        values = self._plan(sums, part, whole, exists, seen)
+        values = self._plan(sums, part, whole, exists, (steps, is_visible))
         here = jax.nn.one_hot(observation["now"], self.situations, dtype=values.dtype)
         count, paid = jnp.moveaxis(_of_part(part[..., -1], sums.pairs, 4), -1, 0)
         q, tried, earned = (jnp.einsum("...s,...sa->...a", here, x) for x in (values, count, paid))

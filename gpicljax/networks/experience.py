@@ -6,9 +6,9 @@ the mean code of the moves it made, whereby actions that are permuted from task 
 apart. What is learnt is how to read them. It presumes that situations and actions are discrete and
 few, which a general memory (a recurrent core, a store of events) does not.
 
-Actions have no weights of their own: each is embedded by its part of the tables with one and the
-same layer, embeddings are pooled, and one head gives the logit of each. So what holds for an action
-holds for all, and some may not exist.
+Actions have no weights of their own, but for `identities`: each is embedded by its part of the
+tables with one and the same layer, embeddings are pooled, and one head gives the logit of each. So
+what holds for an action holds for all, and some may not exist.
 """
 
 from __future__ import annotations
@@ -52,12 +52,15 @@ class ExperienceSettings:
       embedding: of an action.
       sizes: of the torso.
       readout: hidden size of the embedding, and of the head that all actions share.
+      identities: whether an action's number is read with its part of the tables, for tasks in
+        which it means the same.
     """
 
     code: tuple[Size, ...] = (64, 16)
     embedding: Size = 64
     sizes: tuple[Size, ...] = (128, 128)
     readout: Size = 128
+    identities: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -145,6 +148,10 @@ class ExperienceActorCritic(nn.Module):
         by_action = jnp.moveaxis(pairs, -3, -2).reshape(*batch, self.actions, -1)
         whole = read_sums(sums.pairs.sum(-3))
         per_action = jnp.concatenate([by_action, local, whole, codes], axis=-1)
+        if self.settings.identities:
+            numbers = jnp.eye(self.actions, dtype=dtype)
+            numbers = jnp.broadcast_to(numbers, (*batch, *numbers.shape))
+            per_action = jnp.concatenate([per_action, numbers], axis=-1)
         # What an action is worth here depends on where this is and on what lies around.
         flat = places.reshape(*batch, -1)
         context = jnp.concatenate([situation, flat, elapsed], axis=-1)

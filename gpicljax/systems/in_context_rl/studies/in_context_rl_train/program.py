@@ -63,9 +63,9 @@ class Config(TrainingConfig):
       learner: How it is trained, and with what memory. dpt imitates an oracle from its own play
         (Decision-Pretrained Transformer), rl2 is PPO over whole trials, ad imitates Q-learning or
         the Gittins index as they learn (Algorithm Distillation), clone imitates the strongest
-        program that needs no training, r2d2 is Q-learning from replayed trials. dpt, ad-tables and
-        rl2 read tables of what was tried; the others a memory that plans, an LSTM, a store of
-        events, or attention.
+        program that needs no training, r2d2 is Q-learning from replayed trials. dpt, ad-tables,
+        clone and rl2 read tables of what was tried; the others a memory that plans, an LSTM, a
+        store of events, or attention.
       histories: Folder of `in_context_rl_histories`, of the same family, for ad to imitate in place
         of algorithms that learn while it trains.
       start_from: Folder of a saved agent that dpt, ad or rl2 have trained with the same network, to
@@ -213,9 +213,9 @@ def _teacher(config: Config) -> tuple[str, dict[str, float]]:
         return source, {"teacher_share": 1.0}
     if config.is_padded:
         return "index-or-best", {}
-    # Searches are imitated in half of the trials, and in the others where the student gets itself.
-    in_rooms = config.family in ROOMS
-    return "program", {"teacher_instances": 0.5} if in_rooms else {"teacher_share": 1.0}
+    # An index is imitated as it plays; elsewhere, also where the student gets itself.
+    on_bandits = config.family in ("two-arms", "ten-arms")
+    return "program", {"teacher_share": 1.0} if on_bandits else {"teacher_instances": 0.5}
 
 
 def _sizes(config: Config) -> tuple[str, Any, Any]:

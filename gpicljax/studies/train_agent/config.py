@@ -250,6 +250,7 @@ OWN_STUDY = {
     "MetaLanguage-v0": "meta_language",
     "MetaRG-v0": "meta_rg",
     "MetaRG-v1": "meta_rg",
+    "MetaRG-v2": "meta_rg",
     "Recall-v0": "recall",
 }
 """Environments for which nothing is tuned here: the study of their system trains on them."""

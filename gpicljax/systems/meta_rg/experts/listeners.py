@@ -79,27 +79,27 @@ def rule_panel(env: MetaRG, rules: Sequence[Rule]) -> Agent:
             jnp.zeros((batch, env.num_dims), jnp.int32),
         )
 
-    def decide_one(
-        key: jax.Array, memory: FeedbackMemory, rule_input: RuleInput
-    ) -> tuple[jax.Array, FeedbackMemory]:
-        observation = rule_input.observation
+    def remember(memory: FeedbackMemory, observation: dict[str, jax.Array]) -> FeedbackMemory:
         arrived = observation["round"] - 1  # the round whose message is heard now
         dimension = jnp.where((arrived >= 0) & (arrived < env.num_rounds), arrived, env.num_dims)
         dimension = dimension + jnp.arange(env.message_length)
         heard = memory.heard.at[dimension].set(observation["message"], mode="drop")
         fed_back = arrived == env.num_rounds
         place = jnp.where(fed_back, memory.size, games)
-        memory = FeedbackMemory(
+        return FeedbackMemory(
             memory.stimuli.at[place].set(observation["stimulus"][:features], mode="drop"),
             memory.messages.at[place].set(heard, mode="drop"),
             memory.size + fed_back,
             memory.num_support + (fed_back & (observation["phase"] == 0)),
             heard,
         )
+
+    @jax.vmap
+    def decide(key: jax.Array, memory: FeedbackMemory, rule_input: RuleInput) -> jax.Array:
         named = memory if env.rules.positions == "fixed" else align(env, memory)
         decisions = jnp.stack([rule(named, rule_input, key) for rule in rules])
-        deciding = observation["round"] == env.num_rounds
-        return jnp.where(deciding, decisions, wait).astype(jnp.int32), memory
+        deciding = rule_input.observation["round"] == env.num_rounds
+        return jnp.where(deciding, decisions, wait).astype(jnp.int32)
 
     def act(keys: jax.Array, params: ArrayTree, carry: FeedbackMemory, timestep: TimeStep) -> Any:
         del params
@@ -110,7 +110,14 @@ def rule_panel(env: MetaRG, rules: Sequence[Rule]) -> Agent:
         is_filled = jnp.arange(games) < carry.size[:, None]
         carry = carry._replace(stimuli=jnp.where(is_filled[..., None], carry.stimuli, jnp.inf))
         rule_input = RuleInput(timestep.observation, timestep.privileged)
-        decisions, carry = jax.vmap(decide_one)(keys, carry, rule_input)
+        carry = jax.vmap(remember)(carry, timestep.observation)
+        # The rounds of a batch are often the same, and two of three have nothing to decide.
+        decisions = jax.lax.cond(
+            (timestep.observation["round"] == env.num_rounds).any(),
+            decide,
+            lambda *_: jnp.full((keys.shape[0], len(rules)), wait, jnp.int32),
+            *(keys, carry, rule_input),
+        )
         return decisions[:, 0], {"decisions": decisions}, carry
 
     return Agent(initial_carry, act)

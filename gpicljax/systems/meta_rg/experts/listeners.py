@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from gpicljax.checks import check, check_choice
 from gpicljax.interface import Agent, TimeStep
@@ -411,7 +410,7 @@ def baseline_rules(env: MetaRG) -> dict[str, Rule]:
     }
 
 
-TOLERANCES = tuple(np.round(np.arange(0.02, 0.321, 0.02), 2).tolist())
+TOLERANCES = (*(n / 50 for n in range(1, 11)), 0.24, 0.28, 0.32, 0.36, 0.4, 0.48)
 """Candidates for a tolerance that is the same in every episode."""
 
 

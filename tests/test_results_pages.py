@@ -1,6 +1,7 @@
 """Results pages say how old they are."""
 
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,12 @@ SPEC.loader.exec_module(ages)
 def test_every_page_has_its_code(page):
     for path in ages.code(page):
         assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / ages.RESULTS).glob("meta_rg_*.md")))
+def test_no_interval_of_a_percentage_passes_0_or_100(page):
+    ends = re.findall(r" ± [0-9.]+ \[(-?[0-9.]+), (-?[0-9.]+)\]", page.read_text())
+    assert not [pair for pair in ends if float(pair[0]) < 0 or float(pair[1]) > 100]
 
 
 def test_a_page_is_older_than_its_code_from_the_commit_that_changes_it(tmp_path):

@@ -133,6 +133,29 @@ def mean_interval(samples: ArrayLike, confidence: float = 0.95) -> Interval:
     return Interval(mean, std, float(mean - half), float(mean + half), int(x.size))
 
 
+def rank_auc(positive: ArrayLike, negative: ArrayLike) -> float:
+    """Returns the area under the ROC curve: how often a positive score exceeds a negative one.
+
+    Args:
+      positive: `float[N]`.
+      negative: `float[M]`.
+
+    Returns:
+      Ties count one half; NaN without scores on both sides, or with a score that is NaN.
+
+    Source: Mann & Whitney (1947); scipy's `mannwhitneyu` is the tests' oracle.
+
+    Example:
+      >>> rank_auc([0.9, 0.4], [0.1, 0.4])
+      0.875
+    """
+    high, low = np.asarray(positive, np.float64), np.sort(np.asarray(negative, np.float64))
+    if not high.size or not low.size or np.isnan(high).any() or np.isnan(low).any():
+        return float("nan")
+    below = np.searchsorted(low, high, "left") + np.searchsorted(low, high, "right")
+    return float(below.mean() / (2 * low.size))
+
+
 def bootstrap_interval(
     samples: ArrayLike,
     statistic: Statistic = np.mean,

@@ -17,6 +17,7 @@ _SYSTEMS = {
         "meta_rg",
         "meta_rg_players",
         "meta_rg_language_models",
+        "meta_rg_rules",
         "meta_rg_stimuli",
         "recall",
     ),

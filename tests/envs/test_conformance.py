@@ -67,6 +67,7 @@ CONFIGURATIONS = {
         {"max_values": 3, "view": "players", "num_distractors": 2, "stimulus": "mhe"},
     ],
     "MetaRG-v1": [{"max_values": 3, "num_dims": 2, "message_length": 2}],
+    "MetaRG-v2": [{"max_values": 4, "num_dims": 2, "message_length": 2, "max_shots": 1}],
     "MountainCar-v0": [{}],
     "Pendulum-v1": [{}],
     "Recall-v0": [
@@ -117,6 +118,7 @@ OTHER_PARAMS = {
     "MetaLanguage-v0": {"min_order": 1, "max_order": 2, "scale": 2.0, "sigma": 0.5, "horizon": 9},
     "MetaRG-v0": {"min_values": 3, "max_values": 3},
     "MetaRG-v1": {"min_values": 3, "max_values": 3},
+    "MetaRG-v2": {"min_values": 3, "max_values": 3},
     "MountainCar-v0": {"force": (0.0005, 0.002), "gravity": 0.002, "horizon": 9},
     "Pendulum-v1": {"mass": (0.5, 2.0), "length": 0.8, "horizon": 9},
     "Recall-v0": {"min_values": 3, "shots": 1},
@@ -141,6 +143,7 @@ COMPILE_BUDGETS = {
     "MetaLanguage-v0": 3,
     "MetaRG-v0": 6,
     "MetaRG-v1": 6,
+    "MetaRG-v2": 6,
     "MountainCar-v0": 1,
     "Pendulum-v1": 1,
     "Recall-v0": 3,

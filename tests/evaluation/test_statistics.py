@@ -11,7 +11,7 @@ from gpicljax.evaluation import (
     welch_test,
     welch_test_from_stats,
 )
-from gpicljax.evaluation.statistics import Interval, SummaryStats
+from gpicljax.evaluation.statistics import Interval, SummaryStats, rank_auc
 
 
 @pytest.mark.parametrize("n", [2, 3, 6, 40])
@@ -143,3 +143,13 @@ def test_bad_input_is_named(call, message):
 def test_shares_end_at_a_hundred_per_cent():
     assert Interval(0.975, 0.019, 0.927, 1.022, 3).percent == "97.5 ± 1.9 [92.7, 100.0]"
     assert Interval(0.02, 0.03, -0.05, 0.09, 3).percent == "2.0 ± 3.0 [0.0, 9.0]"
+
+
+def test_area_under_the_curve_is_that_of_ranks():
+    rng = np.random.default_rng(0)
+    positive, negative = rng.integers(0, 9, 40) + 0.5, rng.integers(0, 9, 30).astype(float)
+    negative[:9] = positive[:9]  # ties
+    statistic = stats.mannwhitneyu(positive, negative).statistic
+    assert rank_auc(positive, negative) == pytest.approx(statistic / (40 * 30))
+    assert rank_auc([2, 3], [0, 1]) == 1 and rank_auc([0], [0]) == 0.5
+    assert np.isnan(rank_auc([], [1.0])) and np.isnan(rank_auc([np.nan], [1.0]))

@@ -248,8 +248,7 @@ OWN_STUDY = {
     "KeyToDoor-v0": "in_context_rl_train",
     "MazeWorld-v0": "maze_world",
     "MetaLanguage-v0": "meta_language",
-    "MetaRG-v0": "meta_rg",
-    "MetaRG-v1": "meta_rg",
+    **dict.fromkeys(("MetaRG-v0", "MetaRG-v1", "MetaRG-v2"), "meta_rg"),
     "Recall-v0": "recall",
 }
 """Environments for which nothing is tuned here: the study of their system trains on them."""

@@ -35,7 +35,14 @@ def test_writes_everything(finished_run):
     learnt = cell["rules"]["memoryless classifier (learnt)"]
     assert (learnt["query"], learnt["support"], learnt["new"]) == (0.7, 0.6, None)
     assert {"greedy, V = 6", "greedy"} <= set(cell)
+    pairs = cell["minimal pairs"]["greedy"]
+    assert pairs["values"] == [2, 3, 4, 5, 6] and np.shape(pairs["AUC"]) == (5, 2)
+    # Of V = 6 there are none among the games of training, and no others among those of V = 6.
+    areas = np.array(pairs["AUC"][:4], float)
+    assert ((areas > 0) & (areas < 1)).all() and pairs["AUC"][4] == [None, None]
+    assert cell["minimal pairs"]["greedy, V = 6"]["AUC"][4] != [None, None]
     text = (run / "summary.md").read_text()
+    assert "**R2D2**, greedy, AUC" in text and "fixed tolerance" in text
     assert "62.2 ± 3.7" in text and "memory cleared every game" in text
     assert len(results.history) == 2
 

@@ -15,13 +15,15 @@ from variants import daily
 import gpicljax
 from gpicljax.systems.meta_rg.env.meta_rg import GameRules
 from gpicljax.systems.meta_rg.experts import listeners as experts
+from gpicljax.systems.meta_rg.measures import rules as measured_rules
 from gpicljax.systems.meta_rg.measures.games import game_accuracy, play_games
 from gpicljax.systems.meta_rg.measures.zsct import zsct_accuracy
 
 EPISODES = 600
 LEAK, FEEDBACK = "leak rule (message-free)", "any-feedback rule (message-free)"
 MESSAGE_FREE = ("random", "always same", "always different", LEAK, FEEDBACK)
-SECTION, NEAREST = "section oracle", "1-NN oracle"
+SECTION, NEAREST, EQUALITY = "section oracle", "1-nearest neighbour", "equality"
+COUNTING = "n-th tuple (message-free)"
 
 
 @functools.cache
@@ -106,9 +108,46 @@ def test_without_shortcuts_no_message_free_rule_beats_chance(rule):
     assert abs(accuracy.by_episode - 50) <= 2
 
 
-@pytest.mark.parametrize("rule", [SECTION, NEAREST])
+@pytest.mark.parametrize("rule", [SECTION, NEAREST, EQUALITY])
 def test_without_shortcuts_binding_still_solves_the_game(rule):
     assert scores("MetaRG-v1")[rule].query.by_game >= 99
+
+
+def test_with_one_sample_a_dictionary_of_numbers_solves_the_game_and_plays_its_support_well():
+    measured = scores("MetaRG-v1")
+    assert measured[EQUALITY].query.by_game == measured[EQUALITY].minimal.by_game == 100
+    # A new word goes with a new number: more than sections, which a new word may all mean.
+    assert measured[EQUALITY].support.by_game > measured[SECTION].support.by_game
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("values", "least"), [((2, 3), 99.9), ((2, 5), 74)])
+def test_counting_tuples_is_enough_where_all_are_asked_about_in_order(values, least):
+    measured = scores("MetaRG-v0", 1, values)
+    counting, remembering = measured[COUNTING].query, measured[FEEDBACK].query
+    assert counting.by_game >= max(least, remembering.by_game)
+    assert COUNTING not in scores("MetaRG-v1")
+
+
+def test_a_tolerance_is_chosen_on_other_episodes():
+    rng = np.random.default_rng(0)
+    counts = np.ones((2, 10, 7), bool)
+    correct = rng.random((2, 10, 7, 3)) < 0.5
+    correct[:, ::2, :, 0] = correct[:, 1::2, :, 2] = True  # each the best in one half
+    chosen = measured_rules.chosen_elsewhere(correct, counts)
+    np.testing.assert_array_equal(chosen[:, ::2], correct[:, ::2, :, 2])
+    np.testing.assert_array_equal(chosen[:, 1::2], correct[:, 1::2, :, 0])
+
+
+def test_only_sections_place_values_that_were_never_named():
+    env = gpicljax.make("MetaRG-v2")
+    rules = measured_rules.panel_rules(env)
+    games = measured_rules.rule_player(env, rules, 200)(jax.random.key(0), env.default_params)
+    decided = measured_rules.decided_by_rule(env, jax.tree.map(lambda x: x[None], games))
+    accuracy = {name: measured_rules.mean_accuracy(played) for name, played in decided.items()}
+    assert accuracy[SECTION].query > 0.98 and accuracy[SECTION].minimal > 0.98
+    assert accuracy[NEAREST].query < 0.55
+    assert accuracy[measured_rules.FIXED].query < 0.9
 
 
 def test_an_oracle_binds_what_is_told_in_two_rounds_about_multi_hot_stimuli():

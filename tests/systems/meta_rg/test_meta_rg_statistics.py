@@ -189,7 +189,7 @@ def test_targets_are_of_their_phase_and_the_pool_is_what_games_draw_from(shots):
         pool = skeleton.pool[n]
         np.testing.assert_array_equal(pool[: ends[0]], np.sort(listed[True]))
         np.testing.assert_array_equal(pool[ends[0] : ends[1]], np.sort(listed[False]))
-        np.testing.assert_array_equal(skeleton.query_pool[n], (0, ends[1]))
+        np.testing.assert_array_equal(skeleton.pools[n], [(0, ends[0]), (0, ends[1])])
         for game in range(ends[1]):
             first, count = skeleton.first[n, game], skeleton.count[n, game]
             side = pool[: ends[0]] if game < ends[0] else pool[: ends[1]]
@@ -274,7 +274,7 @@ def test_the_games_of_episodes_without_the_leak():
     _, query = places(skeleton)
     sizes = phase_sizes(skeleton.num_values)[1]
     np.testing.assert_array_equal(query.sum(1), sizes)
-    start, end = skeleton.query_pool.T
+    start, end = skeleton.pools[:, 1].T
     np.testing.assert_array_equal(start, skeleton.num_support)
     np.testing.assert_array_equal(end - start, sizes)
     place = np.arange(skeleton.pool.shape[1])

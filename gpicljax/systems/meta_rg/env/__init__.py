@@ -2,7 +2,8 @@
 
 `MetaRG-v0` follows the paper and, where the paper is silent, its reference environment.
 `MetaRG-v1` is the same game without the shortcuts by which a message-free or memoryless rule beats
-chance (`shortcut_free`).
+chance (`shortcut_free`). `MetaRG-v2` asks about values that only the structure of the others can
+place (`sections`).
 """
 
 from gpicljax.systems.meta_rg.env.meta_rg import GameRules, MetaRG

@@ -44,10 +44,14 @@ class Game:
     answer: jax.Array
 
 
+def _unit(bits: jax.Array) -> jax.Array:
+    """Uniform float32 numbers in [0, 1) from 24 random bits each."""
+    return (bits >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
+
+
 def _below(bits: jax.Array, bound: jax.Array) -> jax.Array:
     """Uniform integers in [0, bound) from 24 random bits each; bias below bound / 2**24."""
-    unit = (bits >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
-    value = (unit * bound.astype(jnp.float32)).astype(jnp.int32)
+    value = (_unit(bits) * bound.astype(jnp.float32)).astype(jnp.int32)
     return jnp.minimum(value, bound - 1)
 
 
@@ -73,6 +77,7 @@ def draw_game(
     descriptive: bool,
     same_view: bool,
     stimulus: Stimulus,
+    descriptive_ratio: float | None = None,
 ) -> Game:
     """Draws game `index` of an episode.
 
@@ -83,10 +88,12 @@ def draw_game(
       table: `[N_dim, V, O]`, what stands for the samples of every value.
       samples: `int32[]`, O.
       num_distractors: K.
-      descriptive: whether the target may be absent, with probability (K + 1) / (K + 2).
+      descriptive: whether the target may be absent.
       same_view: whether a listener's matching stimulus may be the very sample the speaker sees
         (the reference's behaviour) or is another one wherever O > 1 (the paper's).
       stimulus: the representation; see `MetaRG`.
+      descriptive_ratio: how often the target is present where it may be absent; if None, in
+        1 / (K + 2) of the games.
     """
     num_dims, max_values, _ = table.shape
     index = jnp.minimum(index, skeleton.num_games - 1)
@@ -94,16 +101,19 @@ def draw_game(
     bits = random.bits(jax.random.fold_in(key, index), (3 * slots + 3,))
 
     target = skeleton.targets[index].astype(jnp.int32)
-    low = jnp.where(index < skeleton.num_support, 0, skeleton.query_pool[0])
-    high = jnp.where(index < skeleton.num_support, skeleton.num_support, skeleton.query_pool[1])
+    low, high = jnp.where(index < skeleton.num_support, *skeleton.pools)
     first = skeleton.first[index].astype(jnp.int32)
     count = skeleton.count[index].astype(jnp.int32)
     # Places of the pool that hold another tuple: skip over the target's run.
     places = jnp.stack(_without_replacement(bits[:slots], high - low - count)) + low
     places = jnp.where(places >= first, places + count, places)
     other_tuples = skeleton.pool[places].astype(jnp.int32)
+    nonmatch = skeleton.nonmatches[index].astype(jnp.int32)
+    other_tuples = other_tuples.at[0].set(jnp.where(nonmatch < 0, other_tuples[0], nonmatch))
 
     present = _below(bits[slots], jnp.asarray(slots + 1)) == 0 if descriptive else True
+    if descriptive and descriptive_ratio is not None:
+        present = _unit(bits[slots]) < descriptive_ratio
     views = _below(bits[slots + 1 : 2 * slots + 2], samples)
     speaker_view, listener_view = views[0], views[1:]
     if not same_view:

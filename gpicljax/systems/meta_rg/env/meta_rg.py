@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax import spaces
-from gpicljax.checks import Range, Size, check, check_fields
+from gpicljax import random, spaces
+from gpicljax.checks import Range, Share, Size, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import check_values
 from gpicljax.systems.meta_rg.env import messaging, structure
@@ -46,13 +47,24 @@ class GameRules:
       permutation: of tokens: `"shared"` (one for all positions), `"position"` (one each) or
         `"none"`.
       query_targets: `"tss"`, `"all"` or `"iid"`; see `targets.sample_skeleton`.
-      nonmatch: `"reference"` or `"balanced"`; see `targets.sample_skeleton`.
+      nonmatch: `"reference"`, `"balanced"` or `"dataset"`; see `targets.sample_skeleton`.
       fixed_length: messages have exactly L tokens.
       same_view: whether a matching stimulus may be the speaker's very sample (see `game`).
       observability: whether the speaker sees the distractors (`"full"`) or not (`"partial"`).
       masks: for reference actions, `"paper"` (only decisions when deciding, else no-operation) or
         `"reference"` (everything but no-operation when deciding).
       query_penalty: reward of a wrong decision in the query phase.
+      samples: how the samples of a continuous value lie in its section: `"gaussian"` (about a mean
+        that tells values apart) or `"uniform"` (anywhere, so that only sections tell them apart).
+      withheld: whether the support phase lacks one value of each dimension, drawn anew in every
+        episode. Query games are about combinations with such values: the number and the order of
+        the others tell where they lie. Needs V_min >= 3.
+      positions: which position of a message names which dimension: `"fixed"` (the first the first,
+        and so on) or `"episode"` (an order drawn anew with every channel).
+      query_feedback: whether the query phase has feedback steps and tells results. Its rewards are
+        paid in any case.
+      minimal_pairs: share of the query games in which target and non-match are one value apart in
+        one dimension; with `query_targets="iid"`.
 
     Example:
       >>> GameRules().permutation, SHORTCUT_FREE.permutation
@@ -61,15 +73,24 @@ class GameRules:
 
     permutation: Literal["shared", "position", "none"] = "shared"
     query_targets: Literal["tss", "all", "iid"] = "tss"
-    nonmatch: Literal["reference", "balanced"] = "reference"
+    nonmatch: Literal["reference", "balanced", "dataset"] = "reference"
     fixed_length: bool = False
     same_view: bool = True
     observability: Literal["full", "partial"] = "full"
     masks: Literal["paper", "reference"] = "paper"
     query_penalty: float = -2.0
+    samples: Literal["gaussian", "uniform"] = "gaussian"
+    withheld: bool = False
+    positions: Literal["fixed", "episode"] = "fixed"
+    query_feedback: bool = True
+    minimal_pairs: Share = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
+        drawn = self.query_targets == "iid"
+        check(drawn or not self.withheld, "withheld", True, 'False; True with query_targets="iid"')
+        accepted_values = '0; others with query_targets="iid"'
+        check(drawn or not self.minimal_pairs, "minimal_pairs", self.minimal_pairs, accepted_values)
 
 
 SHORTCUT_FREE = GameRules(
@@ -82,6 +103,17 @@ SHORTCUT_FREE = GameRules(
 """The rules of `MetaRG-v1`: in the query phase, a match cannot be told from a non-match by its kind
 or by having been seen; tokens of different positions share nothing; the length of a message tells
 nothing."""
+
+SECTIONS = dataclasses.replace(
+    SHORTCUT_FREE,
+    samples="uniform",
+    withheld=True,
+    positions="episode",
+    query_feedback=False,
+    minimal_pairs=0.5,
+)
+"""The rules of `MetaRG-v2`: a listener has to place values that were never named, by the number and
+the order of the others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +132,8 @@ class MetaRG(Environment[Params, Task, State]):
       num_rounds: N communication rounds.
       num_distractors: K.
       descriptive: whether the target may be absent.
+      descriptive_ratio: how often the target is present where it may be absent; if None, in
+        1 / (K + 2) of the games.
       feedback: whether the listener sees the speaker's stimulus after deciding.
       stimulus: `"scs"` (continuous), `"mhe"` (multi-hot over N_dim x max_values), or names in place
         of numbers, O for each value, drawn for every task: `"categorical"` (a category for each
@@ -112,7 +146,7 @@ class MetaRG(Environment[Params, Task, State]):
       announces: whether players also tell each other what they would have done if they did not
         explore (Hu & Foerster, 2020): their actions name all choices twice, first as made, then as
         announced, and messages are also heard as they were announced, through the same channel.
-      rules: those of the reference code, which are the default, or others.
+      rules: those of the reference code, which are the default, or others; also as a mapping.
       ablations: whether params may ablate the channel, at the price of drawing at every step.
 
     Raises:
@@ -137,6 +171,7 @@ class MetaRG(Environment[Params, Task, State]):
     num_rounds: Size = 1
     num_distractors: Annotated[int, Range(0, 8)] = 0
     descriptive: bool = True
+    descriptive_ratio: Share | None = None
     feedback: bool = True
     stimulus: Stimulus = "scs"
     speaker: Literal["posdis", "digitising"] = "posdis"
@@ -147,6 +182,8 @@ class MetaRG(Environment[Params, Task, State]):
     ablations: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.rules, Mapping):  # options of a saved agent
+            object.__setattr__(self, "rules", GameRules(**self.rules))
         super().__post_init__()
         most, tuples = int(jnp.iinfo(INDEX).max), self.max_values**self.num_dims
         accepted_values = f"at most {most} combinations of num_dims = {self.num_dims} values"
@@ -165,6 +202,11 @@ class MetaRG(Environment[Params, Task, State]):
             self.message_length,
             f"enough for {self.num_dims} dimensions told in {self.num_rounds} round(s)",
         )
+        fits = self.rules.positions == "fixed" or (
+            self.message_length == self.num_dims and self.num_rounds == 1
+        )
+        accepted_values = '"fixed"; "episode" with one round of messages of num_dims tokens'
+        check(fits, "rules.positions", self.rules.positions, accepted_values)
         fits = self.view == "players" or not self.announces
         check(fits, "announces", self.announces, 'False; True with view="players"')
         fits = self.stimulus == "scs" and self.num_dims <= self.message_length
@@ -206,6 +248,8 @@ class MetaRG(Environment[Params, Task, State]):
             return self.max_support
         tuples = structure.combinations(self.num_dims, self.max_values)
         size = int(((tuples % 2 == 1).sum(-1) >= 2).sum())
+        if self.rules.withheld:
+            size = len(tuples) - (self.max_values - 1) ** self.num_dims
         return size * (self.max_samples if self.rules.query_targets == "all" else 1)
 
     @property
@@ -233,8 +277,13 @@ class MetaRG(Environment[Params, Task, State]):
 
     @property
     def default_params(self) -> Params:
-        """V in 2 .. min(5, cap), one shot, one sample: the first cell of the paper's Table 3."""
+        """V in 2 .. min(5, cap), one shot, one sample: the first cell of the paper's Table 3.
+
+        With values withheld V in 3 .. min(5, cap), and shots and samples up to their caps.
+        """
         fields = {"min_values": 2, "max_values": min(5, self.max_values), "shots": 1, "samples": 1}
+        if self.rules.withheld:
+            fields |= {"min_values": 3, "shots": self.max_shots, "samples": self.max_samples}
         fields["channel"] = CHANNELS.index("episode")
         return Params(**{name: jnp.asarray(x, jnp.int32) for name, x in fields.items()})
 
@@ -243,6 +292,8 @@ class MetaRG(Environment[Params, Task, State]):
         super().validate(params)
         low, high = np.asarray(params.min_values), np.asarray(params.max_values)
         check_values("min_values, max_values", (low, high), low <= high, "min <= max")
+        fits = (low > 2) | (not self.rules.withheld)
+        check_values("min_values", low, fits, "3 or more: one is withheld, and two tell an order")
         for field in ("max_values", "shots", "samples"):
             name = field if field == "max_values" else f"max_{field}"
             value, cap = np.asarray(getattr(params, field)), getattr(self, name)
@@ -267,13 +318,16 @@ class MetaRG(Environment[Params, Task, State]):
             table = sample(table_key, *shape)
             means = sigmas = jnp.zeros(shape[:2], jnp.result_type(float))
         else:
-            table, means, sigmas = structure.sample_scs(table_key, num_values, *shape[1:])
+            uniform = self.rules.samples == "uniform"
+            drawn = structure.sample_scs(table_key, num_values, *shape[1:], uniform=uniform)
+            table, means, sigmas = drawn
         return Task(
             num_values=num_values,
             table=table,
             means=means,
             sigmas=sigmas,
             heard=self._permutation(channel_key),
+            positions=self._positions(channel_key),
             shots=jnp.asarray(params.shots, jnp.int32),
             samples=jnp.asarray(params.samples, jnp.int32),
             channel=jnp.asarray(params.channel, jnp.int32),
@@ -283,6 +337,13 @@ class MetaRG(Environment[Params, Task, State]):
         return messaging.sample_permutation(
             key, self.vocab_size, self.message_length, self.rules.permutation
         )
+
+    def _positions(self, key: jax.Array) -> jax.Array:
+        order = jnp.arange(self.message_length, dtype=jnp.int32)
+        if self.rules.positions == "fixed":
+            return order
+        draws = random.bits(jax.random.fold_in(key, 0), order.shape)
+        return jnp.argsort(draws).astype(jnp.int32)
 
     def _num_values(self, key: jax.Array, params: Params) -> jax.Array:
         return structure.sample_num_values(
@@ -311,6 +372,8 @@ class MetaRG(Environment[Params, Task, State]):
             max_query=self.max_query,
             query_targets=self.rules.query_targets,
             nonmatch=self.rules.nonmatch,
+            withheld=self.rules.withheld,
+            minimal_pairs=self.rules.minimal_pairs,
         )
 
     def sample_blueprint(self, key: jax.Array, params: Params) -> Skeleton:
@@ -366,6 +429,7 @@ class MetaRG(Environment[Params, Task, State]):
             descriptive=self.descriptive,
             same_view=self.rules.same_view,
             stimulus=self.stimulus,
+            descriptive_ratio=self.descriptive_ratio,
         )
 
     def at_game(self, state: State, index: jax.Array, task: Task) -> State:
@@ -428,7 +492,8 @@ class MetaRG(Environment[Params, Task, State]):
         terminated = deciding & (state.index == state.skeleton.num_games - 1)
         played = state.index
 
-        over = state.round == self.num_rounds + self.feedback
+        has_feedback = self.feedback & (self.rules.query_feedback | ~query)
+        over = state.round == self.num_rounds + has_feedback
         index = jnp.where(over, jnp.minimum(state.index + 1, state.skeleton.num_games), state.index)
         following = self._game(state.key, index, state.skeleton, task)
         state = dataclasses.replace(
@@ -519,10 +584,12 @@ class MetaRG(Environment[Params, Task, State]):
     def _hear(self, state: State, task: Task, sent: jax.Array) -> jax.Array:
         """Returns the messages that the speaker and the listener hear, `int32[2, L]`."""
         received = self.channel(state, task)[jnp.arange(self.message_length), sent[SPEAKER]]
+        received = received[task.positions]
         # The speaker hears through the inverse: the token whose permutation was sent.
         echo = sent[SPEAKER]
         if self.listener_speaks:
-            matches = self._bijection(state, task) == sent[LISTENER][:, None]
+            said = sent[LISTENER][jnp.argsort(task.positions)]
+            matches = self._bijection(state, task) == said[:, None]
             echo = jnp.argmax(matches, axis=-1).astype(jnp.int32)
         return jnp.stack([echo, received])
 
@@ -545,11 +612,13 @@ class MetaRG(Environment[Params, Task, State]):
         feedback = state.round == self.num_rounds + 1
         listener = jnp.where(feedback, state.game.speaker, state.game.listener)
         heard = self._hear(state, task, state.channel)
+        query = state.index >= state.skeleton.num_support
+        is_told = self.rules.query_feedback | ~query
         common = {
             "round": state.round,
-            "phase": (state.index >= state.skeleton.num_support).astype(jnp.int32),
-            "previous_result": state.last_result,
-            "previous_reward": state.last_reward,
+            "phase": query.astype(jnp.int32),
+            "previous_result": jnp.where(is_told, state.last_result, 0),
+            "previous_reward": jnp.where(is_told, state.last_reward, 0),
         }
         if self.view == "listener":
             return {
@@ -696,3 +765,6 @@ class MetaRG(Environment[Params, Task, State]):
 
 shortcut_free = functools.partial(MetaRG, rules=SHORTCUT_FREE)
 """`MetaRG-v1`: the game without its shortcuts."""
+
+sections = functools.partial(MetaRG, rules=SECTIONS, max_shots=2, max_samples=16)
+"""`MetaRG-v2`: the game that takes the structure of the values, not their neighbours alone."""

@@ -131,7 +131,8 @@ def game_observations(
       Leaves `[G, N + 2, ...]`, without feedback `[G, N + 1, ...]`; see `MetaRG.observe`.
 
     Raises:
-      ValueError: where listeners speak: what they would say is not known.
+      ValueError: where listeners speak: what they would say is not known; or where only the games
+        of the support phase have a feedback step.
 
     Example:
       >>> import gpicljax
@@ -144,6 +145,8 @@ def game_observations(
       (8, 3, 3)
     """
     check(not env.listener_speaks, "listener_speaks", True, "False: no player answers here")
+    same_steps = env.rules.query_feedback or not env.feedback
+    check(same_steps, "rules.query_feedback", False, "True, or no feedback: games of one length")
     state = sequence.state
     correct = decisions == state.game.answer
     result = 1 + correct.astype(jnp.int32)

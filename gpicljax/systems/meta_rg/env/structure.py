@@ -36,15 +36,19 @@ def combinations(num_dims: int, max_values: int) -> np.ndarray:
     return np.asarray(rows, np.int32)
 
 
-def phase_masks(num_values: jax.Array, max_values: int) -> tuple[jax.Array, jax.Array]:
+def phase_masks(
+    num_values: jax.Array, max_values: int, withheld: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
     """Marks the latent tuples of the support and of the query phase.
 
     A value with an odd 0-based index is a *test value*; a tuple with two or more of them belongs
-    to the query phase, every other one to the support phase.
+    to the query phase, every other one to the support phase. Where values are withheld, the tuples
+    of the query phase are those with a withheld value.
 
     Args:
       num_values: `int32[N_dim]`, d(i).
       max_values: cap of d(i).
+      withheld: `int32[N_dim]`, the value of each dimension that the support phase lacks.
 
     Returns:
       Two `bool[max_values ** N_dim]` over the tuples' indices: support, query.
@@ -53,7 +57,10 @@ def phase_masks(num_values: jax.Array, max_values: int) -> tuple[jax.Array, jax.
     """
     table = combinations(num_values.shape[0], max_values)
     exists = (jnp.asarray(table) < num_values).all(-1)
-    query = jnp.asarray((table % 2 == 1).sum(-1) >= 2)
+    if withheld is None:
+        query = jnp.asarray((table % 2 == 1).sum(-1) >= 2)
+    else:
+        query = (jnp.asarray(table) == withheld).any(-1)
     return exists & ~query, exists & query
 
 
@@ -63,7 +70,11 @@ def sample_num_values(key: jax.Array, num_dims: int, low: jax.Array, high: jax.A
 
 
 def sample_scs(
-    key: jax.Array, num_values: jax.Array, max_values: int, max_samples: int
+    key: jax.Array,
+    num_values: jax.Array,
+    max_values: int,
+    max_samples: int,
+    uniform: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Draws the Gaussians of every latent value and the episode's stimulus table from them.
 
@@ -77,6 +88,7 @@ def sample_scs(
       num_values: `int32[N_dim]`, d(i).
       max_values: cap V of d(i).
       max_samples: cap O of the object-centric samples.
+      uniform: whether samples lie anywhere in their section, with equal probability, instead.
 
     Returns:
       table `float[N_dim, V, O]`, means `float[N_dim, V]`, standard deviations `float[N_dim, V]`.
@@ -92,6 +104,9 @@ def sample_scs(
     shape = (2 + max_samples, num_dims, max_values)
     low = np.nextafter(np.array(-1, dtype), np.array(0, dtype))
     draws = random.uniform(key, shape, dtype, low, 1)
+    if uniform:
+        table = start[..., None] + width[..., None] * (1 + jnp.moveaxis(draws[2:], 0, -1)) / 2
+        return table, start + width / 2, jnp.broadcast_to(width / np.sqrt(12), start.shape)
     share = (1 + draws[:2]) / 2
     sigma = width * (1 + share[0]) / 12
     mean = start + 3 * sigma + (width - 6 * sigma) * share[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from gpicljax import random
@@ -30,10 +31,11 @@ class Skeleton:
       targets: `int16[G]`, tuple index of each game's target, support games first.
       first: `int16[G]`, first place of the target's tuple in the pool.
       count: `int16[G]`, number of such places.
-      pool: `int16[P]`, tuple indices: the support list sorted, then the query side sorted.
+      pool: `int16[P]`, tuple indices: the support side sorted, then the query side sorted.
+      nonmatches: `int16[G]`, tuple index of what does not match; -1 where the pool has it.
       num_support: `int32[]`.
       num_games: `int32[]`.
-      query_pool: `int32[2]`, first place and end of the pool that query games draw from.
+      pools: `int32[2, 2]`, first place and end of the pool that games of each phase draw from.
       overflow: `bool[]`, a list was longer than its cap and was cut.
     """
 
@@ -42,9 +44,10 @@ class Skeleton:
     first: jax.Array
     count: jax.Array
     pool: jax.Array
+    nonmatches: jax.Array
     num_support: jax.Array
     num_games: jax.Array
-    query_pool: jax.Array
+    pools: jax.Array
     overflow: jax.Array
 
 
@@ -91,7 +94,7 @@ def _nearest_valid(
 
 def sample_targets(
     key: jax.Array,
-    num_values: jax.Array,
+    values: jax.Array,
     valid: jax.Array,
     shots: jax.Array,
     allow_repeats: jax.Array,
@@ -108,7 +111,7 @@ def sample_targets(
 
     Args:
       key: a typed key.
-      num_values: `int32[N_dim]`, d(i).
+      values: `bool[N_dim, max_values]`, the values to be shown.
       valid: `bool[max_values ** N_dim]`, tuples of the phase.
       shots: `int32[]`, S.
       allow_repeats: `bool[]`, whether repeats are accepted from the start.
@@ -122,12 +125,11 @@ def sample_targets(
     Source: section 3.1 and Algorithm 5 (TSS); the weights, rejections and replacement from the
     reference environment.
     """
-    num_dims = num_values.shape[0]
+    num_dims = values.shape[0]
     strides = jnp.asarray([max_values ** (num_dims - 1 - i) for i in range(num_dims)], jnp.int32)
-    values = jnp.arange(max_values)
     tuples = jnp.arange(valid.shape[0])
     places = jnp.arange(cap)
-    weights = jnp.where(values < num_values[:, None], shots + 1, 0).astype(jnp.int32)
+    weights = jnp.where(values, shots + 1, 0).astype(jnp.int32)
 
     def needs_targets(loop):
         _, weights, _, _, _, _, length = loop
@@ -150,7 +152,7 @@ def sample_targets(
         accept = ~rejected
         targets = jnp.where(accept & (places == length), index, targets)
         listed = listed | (accept & (tuples == index))
-        shown = accept & (values == final[:, None])
+        shown = accept & (jnp.arange(max_values) == final[:, None])
         weights = jnp.where(shown, jnp.maximum(weights - 1, jnp.minimum(weights, 1)), weights)
         return trial + 1, weights, listed, rejections, repeats, targets, length + accept
 
@@ -173,6 +175,37 @@ def _all_tuples(valid: jax.Array) -> jax.Array:
     return jnp.sort(jnp.where(valid, order, order + valid.shape[0])) % valid.shape[0]
 
 
+def _minimal_pairs(
+    key: jax.Array, valid: jax.Array, num_dims: int, max_values: int, count: int
+) -> tuple[jax.Array, jax.Array]:
+    """Draws ordered pairs of valid tuples that are one value apart in one dimension.
+
+    All such pairs are equally likely, so that the first and the second of a pair have one
+    distribution: a single tuple does not tell which of them it is.
+
+    Args:
+      key: a typed key.
+      valid: `bool[max_values ** N_dim]`, at least one pair of them.
+      num_dims: N_dim.
+      max_values: cap of d(i).
+      count: number of pairs.
+
+    Returns:
+      Both tuples' indices, `int32[count]` each.
+    """
+    tuples = structure.combinations(num_dims, max_values)
+    steps = np.concatenate([np.eye(num_dims, dtype=np.int32), -np.eye(num_dims, dtype=np.int32)])
+    moved = tuples[:, None] + steps  # [M, 2 N_dim, N_dim]
+    strides = max_values ** np.arange(num_dims - 1, -1, -1)
+    exists = ((moved >= 0) & (moved < max_values)).all(-1)
+    other = jnp.asarray(np.where(exists, moved @ strides, 0), jnp.int32)
+    is_pair = valid[:, None] & exists & valid[other]
+    total = jnp.cumsum(is_pair.reshape(-1))
+    drawn = random.integers(key, (count,), 0, total[-1])
+    pair = jnp.searchsorted(total, drawn, side="right").astype(jnp.int32)
+    return pair // len(steps), other.reshape(-1)[pair]
+
+
 def sample_skeleton(
     key: jax.Array,
     num_values: jax.Array,
@@ -184,6 +217,8 @@ def sample_skeleton(
     max_query: int,
     query_targets: str,
     nonmatch: str,
+    withheld: bool = False,
+    minimal_pairs: float = 0.0,
 ) -> Skeleton:
     """Draws the targets of both phases.
 
@@ -198,11 +233,21 @@ def sample_skeleton(
       query_targets: `"tss"` (as the support phase; where S * sum d(i) exceeds the number of query
         stimuli, each of them once in lexicographic order), `"all"` (always each once) or `"iid"`
         (as many as there are query tuples, uniform with replacement).
-      nonmatch: `"reference"` (query games draw what does not match from both lists) or
-        `"balanced"` (uniformly from the other query tuples).
+      nonmatch: `"reference"` (games draw what does not match from the support list, query games
+        from both lists), `"balanced"` (query games uniformly from the other query tuples) or
+        `"dataset"` (uniformly from the other support tuples, query games from all other tuples).
+      withheld: whether the support phase lacks a value of each dimension, drawn here; query games
+        are about tuples with such a value.
+      minimal_pairs: share of the query games whose target and non-match are one value apart.
     """
-    support_valid, query_valid = structure.phase_masks(num_values, max_values)
-    needed = shots * num_values.sum(dtype=jnp.int32)
+    num_dims = num_values.shape[0]
+    values = jnp.arange(max_values) < num_values[:, None]
+    lacks = None
+    if withheld:
+        lacks = random.integers(jax.random.fold_in(key, 2), (num_dims,), 0, num_values)
+        values &= jnp.arange(max_values) != lacks[:, None]
+    support_valid, query_valid = structure.phase_masks(num_values, max_values, lacks)
+    needed = shots * values.sum(dtype=jnp.int32)
     support_tuples = support_valid.sum(dtype=jnp.int32)
     query_tuples = query_valid.sum(dtype=jnp.int32)
     repeats = needed > samples * support_tuples
@@ -217,7 +262,7 @@ def sample_skeleton(
         # One loop for both phases: a second one would double the time to compile.
         lists, lengths, cuts = jax.vmap(
             lambda k, valid, repeat, active: sample_targets(
-                k, num_values, valid, shots, repeat, active, max_values, max_support
+                k, values, valid, shots, repeat, active, max_values, max_support
             )
         )(
             keys,
@@ -230,29 +275,35 @@ def sample_skeleton(
         num_query = jnp.where(exhaustive, samples * query_tuples, lengths[1])
     else:
         support, num_support, cut = sample_targets(
-            keys[0], num_values, support_valid, shots, repeats, true, max_values, max_support
+            keys[0], values, support_valid, shots, repeats, true, max_values, max_support
         )
         if query_targets == "iid":
             draws = random.integers(keys[1], (max_query,), 0, query_tuples)
             query, num_query = order[draws], query_tuples
         else:
             query, num_query = listed, samples * query_tuples
+    nonmatches = jnp.full(max_query, -1, jnp.int32)
+    if minimal_pairs:
+        pair_key, share_key = jax.random.split(jax.random.fold_in(key, 3))
+        first, second = _minimal_pairs(pair_key, query_valid, num_dims, max_values, max_query)
+        is_pair = random.uniform(share_key, (max_query,), jnp.float32) < minimal_pairs
+        query, nonmatches = jnp.where(is_pair, first, query), jnp.where(is_pair, second, nonmatches)
     overflow = cut | (num_query > max_query)
     num_query = jnp.minimum(num_query, max_query)
 
     # The pool: one sort, in which query tuples come after all support tuples, and unused places
     # last.
     tuples = support_valid.shape[0]
-    if nonmatch == "balanced":
-        query_pool, pool_query = order, query_tuples
-    else:
-        query_pool, pool_query = query, num_query
-    support_places = jnp.arange(max_support) < num_support
-    query_places = jnp.arange(query_pool.shape[0]) < pool_query
+    sides = [(support, num_support), (query, num_query)]
+    if nonmatch != "reference":
+        sides[1] = order, query_tuples
+    if nonmatch == "dataset":
+        sides[0] = _all_tuples(support_valid), support_tuples
+    ends = sides[0][1], sides[0][1] + sides[1][1]
     rank = jnp.concatenate(
         [
-            jnp.where(support_places, support, 2 * tuples),
-            jnp.where(query_places, tuples + query_pool, 2 * tuples),
+            jnp.where(jnp.arange(side.shape[0]) < size, phase * tuples + side, 2 * tuples)
+            for phase, (side, size) in enumerate(sides)
         ]
     )
     pool = jnp.sort(rank)
@@ -271,12 +322,15 @@ def sample_skeleton(
         first=(pool < sought).sum(-1, dtype=INDEX),
         count=(pool == sought).sum(-1, dtype=INDEX),
         pool=(pool % tuples).astype(INDEX),
+        nonmatches=jnp.where(
+            in_support, -1, nonmatches[jnp.clip(game - num_support, 0, max_query - 1)]
+        ).astype(INDEX),
         num_support=num_support,
         num_games=num_support + num_query,
-        query_pool=jnp.stack(
+        pools=jnp.stack(
             [
-                num_support if nonmatch == "balanced" else jnp.zeros((), jnp.int32),
-                num_support + pool_query,
+                jnp.zeros(2, jnp.int32).at[1].set(ends[0]),
+                jnp.stack([ends[0] if nonmatch == "balanced" else jnp.int32(0), ends[1]]),
             ]
         ),
         overflow=overflow,

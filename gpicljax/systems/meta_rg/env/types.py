@@ -55,6 +55,7 @@ class Task:
       means: float `[N_dim, V]`, of continuous values; else 0.
       sigmas: float `[N_dim, V]`, likewise.
       heard: `int32[L, V + 1]`, the token the listener hears for each token sent.
+      positions: `int32[L]`, the position of the speaker's message that is heard at each position.
       shots: `int32[]`, S.
       samples: `int32[]`, O.
       channel: `int32[]`, see `Params`.
@@ -65,6 +66,7 @@ class Task:
     means: jax.Array
     sigmas: jax.Array
     heard: jax.Array
+    positions: jax.Array
     shots: jax.Array
     samples: jax.Array
     channel: jax.Array

@@ -7,6 +7,7 @@ shows how much of a listener's score needs no binding of tokens to values in con
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from typing import Literal, get_args
@@ -77,6 +78,7 @@ def _decisions(
     key: jax.Array, params: Params, env: MetaRG, message: Message
 ) -> tuple[jax.Array, ...]:
     """Features, labels, phase and validity of R games `[R, ...]` of E episodes."""
+    env = dataclasses.replace(env, feedback=False)  # it comes after the decision
     games = game_sequence(key, env, params, games=_ROWS, episodes=_EPISODES)
     answer = games.state.game.answer
     shown = game_observations(env, games, rule_messages(env, games), answer)

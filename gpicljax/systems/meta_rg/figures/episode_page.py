@@ -109,7 +109,8 @@ def _heard(env: MetaRG, states: State, task: Task, step: int) -> list[int]:
     """Returns the tokens that the listener hears at a step."""
     state = jax.tree.map(lambda x: x[step], states)
     arrives = np.asarray(env.channel(state, task))
-    return arrives[np.arange(env.message_length), state.channel[SPEAKER]].tolist()
+    received = arrives[np.arange(env.message_length), state.channel[SPEAKER]]
+    return received[np.asarray(task.positions)].tolist()
 
 
 def _pack_attention(attention: np.ndarray | None, games: int) -> dict[str, Any]:

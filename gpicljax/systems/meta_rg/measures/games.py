@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
+from gpicljax.evaluation.statistics import rank_auc
 from gpicljax.interface import Agent
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.systems.meta_rg.measures.accuracy import (
@@ -28,6 +32,9 @@ class Games(NamedTuple):
       new_target: `bool[N, G]`, no earlier game of its phase had its target.
       minimal_pair: `int32[N, G]`, for games with a stimulus one value away from the target: how
         many values that dimension has; 0 for others. See `MetaRG.privileged`.
+      matches: `bool[N, G]`, the target is among the listener's stimuli.
+      value_gap: float `[N, G]`, value of the best stimulus less that of "absent" ("same" less
+        "different" where there is one stimulus); NaN for agents without such values.
     """
 
     valid: jax.Array
@@ -35,6 +42,8 @@ class Games(NamedTuple):
     query: jax.Array
     new_target: jax.Array
     minimal_pair: jax.Array
+    matches: jax.Array
+    value_gap: jax.Array
 
 
 def outcome(record: Record) -> Games:
@@ -42,8 +51,14 @@ def outcome(record: Record) -> Games:
     `accuracy.correct_decisions`.
     """
     info, privileged = record.next_timestep.info, record.timestep.privileged
-    kind = privileged["new_target"], privileged["minimal_pair"]
-    return Games(info["decided"], correct_decisions(record), info["query"], *kind)
+    slots = privileged["listener_latents"].shape[1]
+    kind = privileged["new_target"], privileged["minimal_pair"], privileged["answer"] < slots
+    gap = jnp.full(info["decided"].shape, jnp.nan)
+    # One value for each stimulus, for "absent" and for waiting; other layouts have no gap.
+    if "q_values" in record.aux and record.aux["q_values"].shape[1:] == (slots + 2,):
+        values = record.aux["q_values"]
+        gap = values[:, :slots].max(-1) - values[:, slots]
+    return Games(info["decided"], correct_decisions(record), info["query"], *kind, gap)
 
 
 def play_games(
@@ -87,7 +102,7 @@ def play_games(
 
     def game(record: Record) -> jax.Array:
         info = record.next_timestep.info
-        return jax.numpy.where(info["decided"], info["game"], max_games)
+        return jnp.where(info["decided"], info["game"], max_games)
 
     played = play(
         vec,
@@ -136,3 +151,55 @@ def game_accuracy(games: Games) -> GameAccuracy:
 def accuracy_by_seed(games: Games) -> GameAccuracy:
     """Accuracies of many seeds at once: leaves `[S, N, G]` to leaves `[S]`."""
     return game_accuracy(games)
+
+
+def probe_metrics(games: Games) -> dict[str, np.ndarray]:
+    """Returns the logged metrics of the games of all seeds."""
+    accuracies = accuracy_by_seed(games)
+    metrics = {
+        "query_accuracy": accuracies.query.by_game,
+        "support_accuracy": accuracies.support.by_game,
+    }
+    return {name: np.asarray(values) for name, values in metrics.items()}
+
+
+def pair_accuracies(games: Games, values: Iterable[int]) -> list[list[float]]:
+    """Returns each seed's accuracy in query games, `[1 + len(values)][S]`: matches, then pairs.
+
+    Args:
+      games: leaves `[S, N, G]`.
+      values: minimal pairs are told apart by how many values the dimension has; NaN where there
+        are none.
+    """
+    query = games.valid & games.query
+    kinds = [games.matches, *(games.minimal_pair == value for value in values)]
+    return [
+        [
+            float(np.mean(right[counts])) if counts.any() else np.nan
+            for right, counts in zip(games.correct, query & kind, strict=True)
+        ]
+        for kind in kinds
+    ]
+
+
+def pair_aucs(games: Games, values: Iterable[int]) -> list[list[float]]:
+    """Returns each seed's area under the ROC curve of the value gap, `[len(values)][S]`.
+
+    It is how often a match has a larger gap than a minimal pair: the information of the agent,
+    wherever its threshold lies. Arguments as for `pair_accuracies`.
+    """
+    query = games.valid & games.query
+    return [
+        [
+            rank_auc(gap[counts & matches], gap[counts & pairs])
+            for gap, counts, matches, pairs in zip(
+                games.value_gap, query, games.matches, games.minimal_pair == value, strict=True
+            )
+        ]
+        for value in values
+    ]
+
+
+def right_or_wrong(games: Games) -> np.ndarray:
+    """Returns the decisions, float `[..., G]`; NaN for games that were not played."""
+    return np.where(games.valid, games.correct, np.nan)

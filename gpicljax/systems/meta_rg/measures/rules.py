@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,10 +14,12 @@ from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.experts import listeners as experts
-from gpicljax.systems.meta_rg.measures.games import GameAccuracy, game_accuracy, play_games
+from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed, play_games
 from gpicljax.typing import ArrayTree
 
 Cell = tuple[int, int]
+Bools = np.ndarray | jax.Array
+NEAREST, FIXED = "1-nearest neighbour", "fixed tolerance"
 
 
 class RuleAccuracy(NamedTuple):
@@ -29,6 +31,74 @@ class RuleAccuracy(NamedTuple):
     minimal: float = math.nan
 
 
+def mean_accuracy(games: Games) -> RuleAccuracy:
+    """Returns the means over seeds of a rule's games, leaves `[S, N, G]`."""
+    return RuleAccuracy(*(float(np.mean(part.by_game)) for part in accuracy_by_seed(games)))
+
+
+def panel_rules(env: MetaRG) -> dict[str, experts.Rule]:
+    """Returns the rules that stand beside every learner, then the candidates for a tolerance."""
+    return experts.baseline_rules(env) | experts.tolerance_rules(env)
+
+
+def decided_by_rule(env: MetaRG, games: Games) -> dict[str, Games]:
+    """Returns the games of `panel_rules` by rule, with a single fixed tolerance.
+
+    It is the best in the other half of the episodes, to the nearest value or to the mean.
+
+    Args:
+      env: the game.
+      games: leaves `[S, N, G]`, decisions `[S, N, G, R]`.
+    """
+    names = experts.baseline_rules(env)
+    decided = {n: games._replace(correct=games.correct[..., i]) for i, n in enumerate(names)}
+    if (candidates := games.correct[..., len(names) :]).shape[-1]:
+        chosen = chosen_elsewhere(candidates, games.valid & games.query)
+        decided[FIXED] = games._replace(correct=chosen)
+    return decided
+
+
+def chosen_elsewhere(correct: Bools, counts: Bools) -> np.ndarray:
+    """Returns the decisions of the rule that is best in the other half of the episodes.
+
+    Args:
+      correct: `bool[..., N, G, R]`.
+      counts: `bool[..., N, G]`, the games by which a rule is chosen.
+
+    Returns:
+      `bool[..., N, G]`.
+    """
+    parity, chosen = np.arange(counts.shape[-2]) % 2, np.zeros(counts.shape, bool)
+    for half in (0, 1):
+        judged, rest = parity == half, parity != half
+        best = best_rule(correct[..., rest, :, :], counts[..., rest, :])
+        chosen[..., judged, :] = correct[..., best][..., judged, :]
+    return chosen
+
+
+def best_rule(correct: Bools, counts: Bools) -> int:
+    """Returns the place of the rule that is right most often; arrays as in `chosen_elsewhere`."""
+    right = np.asarray(correct & counts[..., None])
+    return int(right.reshape(-1, right.shape[-1]).sum(0).argmax())
+
+
+def rule_player(
+    env: MetaRG, rules: Mapping[str, experts.Rule], episodes: int
+) -> Callable[[jax.Array, ArrayTree], Any]:
+    """Returns `(key, params) -> Games`, leaves `[N, G]`, decisions `[N, G, R]` of all rules."""
+    longest = int(env.horizon())
+    vec = single_trial_batch(env, episodes, longest, privileged=True)
+    panel = experts.rule_panel(env, list(rules.values()))
+
+    @fast_jit
+    def play(key: jax.Array, env_params: ArrayTree) -> Games:
+        sizes = {"max_games": env.max_games, "max_steps": longest}
+        return play_games(key, vec, panel, None, env_params=env_params, **sizes)
+
+    program = within_memory(play, f"{episodes:,} episodes of rules")
+    return lambda key, env_params: jax.device_get(program(key, env_params))
+
+
 def rule_accuracies(
     seed: int,
     env: MetaRG,
@@ -37,22 +107,13 @@ def rule_accuracies(
     episodes: int,
 ) -> dict[Cell, dict[str, RuleAccuracy]]:
     """Accuracies of all rules on the same games, by cell and name."""
-    longest = int(env.horizon())
-    vec = single_trial_batch(env, episodes, longest, privileged=True)
-    panel = experts.rule_panel(env, list(rules.values()))
-
-    @fast_jit
-    def play(key: jax.Array, env_params: ArrayTree) -> GameAccuracy:
-        sizes = {"max_games": env.max_games, "max_steps": longest}
-        games = play_games(key, vec, panel, None, env_params=env_params, **sizes)
-        judge = jax.vmap(lambda correct: game_accuracy(games._replace(correct=correct)), -1)
-        return judge(games.correct)
-
-    rules_program = within_memory(play, f"{episodes:,} episodes of rules")
+    play = rule_player(env, rules, episodes)
 
     def by_rule(env_params: ArrayTree) -> dict[str, RuleAccuracy]:
-        accuracies = rules_program(named_key(seed, "rules"), env_params)
-        rows = np.stack([accuracy.by_game for accuracy in accuracies], -1).tolist()
-        return {name: RuleAccuracy(*row) for name, row in zip(rules, rows, strict=True)}
+        games = jax.tree.map(lambda x: x[None], play(named_key(seed, "rules"), env_params))
+        return {
+            name: mean_accuracy(games._replace(correct=games.correct[..., i]))
+            for i, name in enumerate(rules)
+        }
 
     return {cell: by_rule(env_params) for cell, env_params in params.items()}

@@ -1,22 +1,19 @@
-"""Configuration and presets of the study `meta_rg`, and the game that they name."""
+"""Configuration and presets of the study `meta_rg`."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import jax
-import tyro
 
-import gpicljax
 from gpicljax.agents import r2d2
-from gpicljax.checks import Count, Range, Rate, Share
+from gpicljax.checks import Count, Rate, Share
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
-from gpicljax.systems.meta_rg.env.game import Stimulus
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.studies.game_config import GameConfig
 
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
 
@@ -29,92 +26,6 @@ AUXILIARIES: dict[Auxiliary, tuple[str, ...]] = {
     "both": ("feedback", "stimulus"),
     "none": (),
 }
-
-
-def also(flag: str) -> Any:
-    """Lets a field of the command line have a second, shorter flag."""
-    return tyro.conf.arg(aliases=(flag,))
-
-
-@dataclasses.dataclass(frozen=True)
-class GameConfig:
-    """The games: an environment, its options, and its params by cell of the table.
-
-    Attributes:
-      env: MetaRG-v0 (reference rules) or MetaRG-v1 (without shortcuts).
-      shots: S, one or several; every pair of shots and samples is a cell of the table.
-      samples: O, one or several.
-      min_values: Smallest number of values per latent dimension.
-      max_values: Largest number of values per latent dimension.
-      vocab_size: Tokens besides the end of sentence.
-      message_length: Positions of a message.
-      num_rounds: N, rounds of messages before the decision.
-      num_distractors: K.
-      stimulus: Representation of stimuli: continuous (scs), multi-hot (mhe), or names of values:
-        categories or pseudowords.
-      actions: Action layout: one action per decision, or the reference's 519.
-      listener_speaks: Whether the speaker hears what the listener says.
-    """
-
-    env: Annotated[Literal["MetaRG-v0", "MetaRG-v1"], also("--env")] = "MetaRG-v0"
-    shots: Annotated[tuple[Count, ...], also("--shots")] = (1,)
-    samples: Annotated[tuple[Count, ...], also("--samples")] = (1,)
-    min_values: Annotated[Count, also("--vmin")] = 2
-    max_values: Annotated[Count, also("--vmax")] = 5
-    vocab_size: Annotated[Count, also("--vocab-size")] = 6
-    message_length: Annotated[Count, also("--message-length")] = 3
-    num_rounds: Annotated[Count, also("--rounds")] = 1
-    num_distractors: Annotated[int, Range(0), also("--distractors")] = 0
-    stimulus: Annotated[Stimulus, also("--stimulus")] = "scs"
-    actions: Annotated[Literal["compact", "reference"], also("--actions")] = "compact"
-    listener_speaks: Annotated[bool, also("--replies")] = False
-
-    def validate(self) -> None:
-        """Refuses empty grids, and what the environment refuses."""
-        for name in ("shots", "samples"):
-            value = getattr(self, name)
-            check_config(bool(value), name, value, "one or more integers >= 1")
-        env = self.make()
-        for cell in self.cells:
-            self.params(env, cell)
-
-    @property
-    def cells(self) -> list[tuple[int, int]]:
-        """The (S, O) cells of the table."""
-        return list(itertools.product(self.shots, self.samples))
-
-    @property
-    def values(self) -> str:
-        """The numbers of values, in words."""
-        return f"V in {self.min_values} .. {self.max_values}"
-
-    @property
-    def has_room_for_more_values(self) -> bool:
-        """Whether the same agent and speaker can play with one value more per dimension."""
-        return self.stimulus == "scs" and self.max_values < self.vocab_size
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Static options of the environment."""
-        names = ("vocab_size", "message_length", "num_rounds", "num_distractors", "stimulus")
-        return {
-            "max_values": max(self.max_values, 2),
-            "max_shots": max(self.shots),
-            "max_samples": max(self.samples),
-            **{name: getattr(self, name) for name in (*names, "actions", "listener_speaks")},
-        }
-
-    def make(self, **options: Any) -> MetaRG:
-        """Returns the environment, with further static options."""
-        env = gpicljax.make(self.env, **self.options | options)
-        assert isinstance(env, MetaRG)
-        return env
-
-    def params(self, env: MetaRG, cell: tuple[int, int]) -> Any:
-        """Returns the distribution over games of a cell (S, O)."""
-        shots, samples = cell
-        values = {"min_values": self.min_values, "max_values": self.max_values}
-        return env.make_params(shots=shots, samples=samples, **values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,7 +201,8 @@ def coming_feedback(env: MetaRG) -> Callable[[Any, Any], tuple[jax.Array, jax.Ar
     def target(
         observation: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
-        deciding = observation["round"] == env.num_rounds
-        return following["stimulus"], deciding.astype(following["stimulus"].dtype)
+        del observation
+        is_feedback = following["round"] == env.num_rounds + 1
+        return following["stimulus"], is_feedback.astype(following["stimulus"].dtype)
 
     return target

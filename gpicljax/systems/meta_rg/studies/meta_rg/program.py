@@ -29,11 +29,8 @@ from gpicljax.systems.meta_rg.env.types import CHANNELS, Params
 from gpicljax.systems.meta_rg.experts import classifier, memoryless
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.figures.replay import Recorded, record_with_attention
-from gpicljax.systems.meta_rg.measures.games import (
-    Games,
-    play_games,
-)
-from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy
+from gpicljax.systems.meta_rg.measures.games import Games, play_games, probe_metrics
+from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy, panel_rules
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     AUXILIARIES,
     PRESETS,
@@ -45,7 +42,6 @@ from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     Measures,
     cell_name,
     greedy_condition,
-    probe_metrics,
     report,
 )
 from gpicljax.typing import ArrayTree
@@ -200,7 +196,7 @@ def measures_of(
         return play_games(
             key,
             single_trial_batch(game, config.probe_episodes, steps, privileged=True),
-            experts.baseline_panel(game),
+            experts.rule_panel(game, list(panel_rules(game).values())),
             None,
             max_games=game.max_games,
             max_steps=steps,

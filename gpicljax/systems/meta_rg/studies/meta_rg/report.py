@@ -22,12 +22,25 @@ from gpicljax.evaluation.tables import (
 )
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.experts.listeners import baseline_rules
 from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
 from gpicljax.systems.meta_rg.figures.replay import replay
 from gpicljax.systems.meta_rg.measures import published
-from gpicljax.systems.meta_rg.measures.games import GameAccuracy, Games, accuracy_by_seed
-from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy
+from gpicljax.systems.meta_rg.measures.games import (
+    GameAccuracy,
+    Games,
+    accuracy_by_seed,
+    pair_accuracies,
+    pair_aucs,
+    right_or_wrong,
+)
+from gpicljax.systems.meta_rg.measures.rules import (
+    FIXED,
+    NEAREST,
+    Cell,
+    RuleAccuracy,
+    decided_by_rule,
+    mean_accuracy,
+)
 from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests
 from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, results_bars
@@ -94,8 +107,8 @@ class Results:
       cells: (S, O) of each cell.
       conditions: in which agents were evaluated.
       accuracies: by condition, leaves `[seeds of all cells]`.
-      rules: by cell and rule, its accuracies in the greedy agents' games.
-      decided: by rule, its decisions in those games.
+      decided: of each cell by rule, its decisions in the greedy agents' games.
+      rules: by cell and rule, its accuracies in those games.
     """
 
     def __init__(self, outcome: RunResult) -> None:
@@ -107,25 +120,34 @@ class Results:
         self.accuracies: dict[str, GameAccuracy] = {
             name: accuracy_by_seed(games) for name, games in measured.games.items()
         }
-        names = baseline_rules(outcome.program.more)
-        self.decided: dict[str, Games] = {
-            name: measured.rules._replace(correct=measured.rules.correct[..., i])
-            for i, name in enumerate(names)
+        self.decided: list[dict[str, Games]] = [
+            decided_by_rule(outcome.program.more, self.of_cell(measured.rules, i))
+            for i in range(len(self.cells))
+        ]
+        self.rules: dict[Cell, dict[str, RuleAccuracy]] = {
+            cell: {name: mean_accuracy(games) for name, games in decided.items()}
+            | outcome.host_measured[cell]
+            for cell, decided in zip(self.cells, self.decided, strict=True)
         }
-        self.rules: dict[Cell, dict[str, RuleAccuracy]] = {cell: {} for cell in self.cells}
-        for name, games in self.decided.items():
-            accuracies = accuracy_by_seed(games)
-            for i, cell in enumerate(self.cells):
-                parts = accuracies.query, accuracies.support, accuracies.new, accuracies.minimal
-                means = [float(np.mean(self.of_cell(part.by_game, i))) for part in parts]
-                self.rules[cell][name] = RuleAccuracy(*means)
-        for cell, learnt in outcome.host_measured.items():
-            self.rules[cell].update(learnt)
 
     def of_cell(self, values: ArrayTree, index: int) -> Any:
         """Returns the part of arrays `[seeds of all cells, ...]` that belongs to a cell."""
         seeds = self.outcome.config.seeds
         return jax.tree.map(lambda x: np.asarray(x)[index * seeds : (index + 1) * seeds], values)
+
+    @property
+    def pair_values(self) -> range:
+        """Numbers of values by which minimal pairs are told apart: one more than in training."""
+        return range(2, self.outcome.config.game.max_values + 2)
+
+    def greedy_games(self, index: int) -> dict[str, Games]:
+        """Returns a cell's greedy games of sound seeds, by condition."""
+        games, sound = self.outcome.measured.games, self.of_cell(self.outcome.sound, index)
+        return {
+            name: jax.tree.map(lambda x: x[sound], self.of_cell(games[name], index))
+            for name in (GREEDY, greedy_condition(self.pair_values[-1]))
+            if name in games
+        }
 
     def measure(self, condition: str, measure: AccuracyMeasure, index: int) -> np.ndarray:
         """Returns a measure of a cell's seeds, `float64[seeds]`; NaN where a seed has broken."""
@@ -137,16 +159,6 @@ class Results:
 def cell_name(cell: Cell) -> str:
     """Returns a cell in words."""
     return f"S = {cell[0]}, O = {cell[1]}"
-
-
-def probe_metrics(games: Games) -> dict[str, np.ndarray]:
-    """Returns the logged metrics of the games of all seeds."""
-    accuracies = accuracy_by_seed(games)
-    metrics = {
-        "query_accuracy": accuracies.query.by_game,
-        "support_accuracy": accuracies.support.by_game,
-    }
-    return {name: np.asarray(values) for name, values in metrics.items()}
 
 
 def condition_table(results: Results, index: int) -> str:
@@ -164,19 +176,27 @@ def condition_table(results: Results, index: int) -> str:
 
 
 def minimal_pair_table(results: Results, index: int) -> str:
-    """Accuracy on minimal pairs, by how many values the dimension has in which they differ."""
-    values = range(2, results.outcome.config.game.max_values + 2)
+    """Accuracy on minimal pairs, by how many values the dimension has in which they differ.
+
+    Beside it the area under the ROC curve of the agents' value gap over matches and such pairs.
+    """
+    values = results.pair_values
+
+    def cells(seeds: list[list[float]], spec: str = "") -> list[str]:
+        intervals = [mean_interval(x or [math.nan]) for x in seeds]
+        shown = [x.format(spec) if spec else x.percent for x in intervals]
+        return ["" if math.isnan(x.mean) else s for x, s in zip(intervals, shown, strict=True)]
+
     rows = []
-    for condition in (GREEDY, greedy_condition(values[-1])):
-        if condition in results.outcome.measured.games:
-            cell = results.of_cell(results.outcome.measured.games[condition], index)
-            sound = results.of_cell(results.outcome.sound, index)
-            correct, query = cell.correct[sound], (cell.valid & cell.query)[sound]
-            counts = [query & (cell.minimal_pair[sound] == v) for v in values]
-            shares = [correct[chosen].mean() if chosen.any() else math.nan for chosen in counts]
-            cells = ["" if math.isnan(x) else f"{100 * x:.1f}" for x in shares]
-            rows.append(Row("R2D2", "learner", cells, condition))
-    return results_table(["minimal pairs of V values", *values], rows)
+    for condition, games in results.greedy_games(index).items():
+        rows.append(Row("R2D2", "learner", cells(pair_accuracies(games, values)), condition))
+        aucs = ["", *cells(pair_aucs(games, values), ".3f")]
+        rows.append(Row("R2D2", "learner", aucs, f"{condition}, AUC"))
+    for name in ("equality", FIXED, NEAREST, ORACLE):
+        if name in results.decided[index]:
+            shares = pair_accuracies(results.decided[index][name], values)
+            rows.append(Row(name, "rule", cells(shares)))
+    return results_table(["minimal pairs of V values", "matches", *values], rows)
 
 
 def paper_table(results: Results) -> str:
@@ -230,22 +250,19 @@ def context_curve(games: Games, sound: np.ndarray) -> tuple[ICLCurve, ICLProfile
     return icl_curve(values, valid), icl_profile(values, valid)
 
 
-def right_or_wrong(games: Games) -> np.ndarray:
-    """Returns the decisions, float `[..., G]`; NaN for games that were not played."""
-    return np.where(games.valid, games.correct, np.nan)
-
-
+ORACLE = "section oracle"
 NULLS = (
+    NEAREST,
+    "equality",
+    FIXED,
+    "n-th tuple (message-free)",
     "always same",
     "always different",
     "leak rule (message-free)",
     "any-feedback rule (message-free)",
     "whole messages for whole stimuli",
 )
-"""Rules that know no more than the agents do."""
-
-ORACLES = ("section oracle", "1-NN oracle")
-"""Rules that know the speaker's code; the first one only with continuous stimuli."""
+"""Rules that need no training; those that listen know the grammar, which training can teach."""
 
 
 def icl_records(results: Results) -> list[ICLRecord]:
@@ -260,26 +277,25 @@ def icl_records(results: Results) -> list[ICLRecord]:
         if not sound.any():
             continue
 
-        def shares(played: Games, index: int = index, sound: np.ndarray = sound) -> np.ndarray:
-            return right_or_wrong(results.of_cell(played, index))[sound]
-
-        oracles = {n: shares(results.decided[n]) for n in ORACLES if n in results.decided}
-        # In the support games one that knows where a value's section lies is far ahead.
-        oracle = max(oracles, key=lambda name: np.nanmean(oracles[name]))
+        greedy, wiped = (
+            right_or_wrong(results.of_cell(games[name], index))[sound]
+            for name in (GREEDY, "memory cleared every game")
+        )
+        decided = results.decided[index]
         records.append(
             icl_record(
                 {
-                    "agent": shares(games[GREEDY]),
-                    "memory wiped": shares(games["memory cleared every game"]),
-                    "oracle": oracles[oracle],
+                    "agent": greedy,
+                    "memory wiped": wiped,
+                    "oracle": np.where(np.isnan(greedy), np.nan, 1.0),
                 },
-                {name: shares(results.decided[name]) for name in NULLS},
+                {n: right_or_wrong(decided[n])[sound] for n in NULLS if n in decided},
                 system="Meta-Referential Games",
                 task=f"{config.game.env}, {cell_name(cell)}, {config.game.values}",
                 agent=f"R2D2, {config.network.memory}",
                 measure="accuracy",
                 context="games",
-                oracle=oracle,
+                oracle="knows the meanings",
                 reached=True,
             )
         )
@@ -304,7 +320,7 @@ def draw_learning(results: Results, title: str) -> None:
         "chance": 0.5,
         "leak rule": rules["leak rule (message-free)"].query,
         "any-feedback rule": rules["any-feedback rule (message-free)"].query,
-        "1-NN oracle": rules["1-NN oracle"].query,
+        NEAREST: rules[NEAREST].query,
     }
     outcome.draw_learning(
         "query_accuracy",
@@ -427,7 +443,17 @@ def report(outcome: RunResult) -> Report:
             }
             for condition in results.accuracies
         }
-        | {"rules": {name: accuracy._asdict() for name, accuracy in results.rules[cell].items()}}
+        | {
+            "rules": {name: accuracy._asdict() for name, accuracy in results.rules[cell].items()},
+            "minimal pairs": {
+                condition: {
+                    "values": list(results.pair_values),
+                    "accuracy": pair_accuracies(games, results.pair_values)[1:],
+                    "AUC": pair_aucs(games, results.pair_values),
+                }
+                for condition, games in results.greedy_games(index).items()
+            },
+        }
         for index, cell in enumerate(results.cells)
     }
     numbers |= {"parameters": outcome.parameters, "observations_per_s": outcome.speed}

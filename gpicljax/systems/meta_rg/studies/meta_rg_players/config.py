@@ -12,12 +12,12 @@ from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.learners import signalling
+from gpicljax.systems.meta_rg.studies.game_config import GameConfig
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     APPENDIX_C,
     EVENTS,
     MANY_STEPS,
     NEXT_REWARD,
-    GameConfig,
 )
 
 Method = Literal[

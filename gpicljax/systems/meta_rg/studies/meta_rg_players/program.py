@@ -30,11 +30,11 @@ from gpicljax.systems.meta_rg.figures.replay import (
 from gpicljax.systems.meta_rg.learners import signalling
 from gpicljax.systems.meta_rg.learners.signalling_games import game_sequences, signalling_game
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
-from gpicljax.systems.meta_rg.measures.games import Games, play_games
+from gpicljax.systems.meta_rg.measures.games import Games, play_games, probe_metrics
 from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy, rule_accuracies
 from gpicljax.systems.meta_rg.measures.speaker_language import languages
 from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
-from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probe_metrics
+from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
     FROM_SEQUENCES,
     PRESETS,
@@ -225,8 +225,8 @@ def calibrate(config: Config) -> dict[Cell, dict[str, RuleAccuracy]]:
     env = game.make(**fixed)
     if env.num_dims > env.message_length:
         return {}
-    oracles = {"1-NN": experts.nearest_rule(env), "section": experts.section_rule(env)}
-    rules = {f"not learnt: bins, {name} oracle": rule for name, rule in oracles.items()}
+    named = {"1-nearest neighbour": experts.nearest_rule, "section oracle": experts.section_rule}
+    rules = {f"not learnt: bins, {name}": rule(env) for name, rule in named.items()}
     params = {cell: game.params(env, cell) for cell in game.cells}
     return rule_accuracies(config.seed, env, rules, params, config.evaluation_episodes)
 

@@ -9,7 +9,8 @@ from gpicljax.agents import r2d2
 from gpicljax.checks import Range
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
-from gpicljax.systems.meta_rg.studies.meta_rg.config import MANY_STEPS, NEXT_REWARD, also
+from gpicljax.systems.meta_rg.studies.game_config import also
+from gpicljax.systems.meta_rg.studies.meta_rg.config import MANY_STEPS, NEXT_REWARD
 
 
 @dataclasses.dataclass(frozen=True)

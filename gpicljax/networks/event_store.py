@@ -8,7 +8,7 @@ gradients reach the keys of events that lie before the replayed sequence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,11 @@ from gpicljax import spaces
 from gpicljax.checks import check_choice
 from gpicljax.networks import ring
 from gpicljax.networks.contract import AgentInput
+
+Metric = Literal["dot", "distance"]
+TINY = 1e-5
+"""Squared distance below which events are equal to a metric."""
+_EXPONENT = 4.0
 
 
 class Event(NamedTuple):
@@ -52,18 +57,26 @@ class EventStore(nn.Module):
     Head h scores an event with key k' for a step with key k by `(k Q_h) . (k' K_h)` over the root
     of the width, times a learnt scale; the null slot has a learnt score. The output is, of every
     head, the mean event (keys included) under the softmax of the scores; then the null slot's
-    weights. A step is stored after it is read: what is seen now cannot be its own memory.
+    weights: R = H (K + V) + H numbers. A step is stored after it is read: what is seen now cannot
+    be its own memory.
+
+    With the metric "distance", the score is `-s log(sum_k (w_k (k - k'))^2 + 1e-5)`, with learnt
+    s and w of each head: the softmax weights events by an inverse power of their distance. What
+    counts is how many times nearer one event is than another, at any scale of the keys. The output
+    then also has `log(x^2 + 1e-5) / 4` of every difference x between a mean event and the present
+    one, H (K + V) numbers more, so that small and large differences are told apart equally well.
 
     Attributes:
       key_size: K.
       value_size: V.
       slots: events kept; the oldest are overwritten. A trial may have 2**31 - 1 of them.
       heads: H.
-      width: of queries and keys.
+      width: of queries and keys; not of a distance.
       tied: whether queries and keys have the same projection.
+      metric: `"dot"`, a product of projections, or `"distance"`, a weighted Euclidean one.
 
-    Source: attention as in Vaswani et al. (2017), section 3.2; a memory of raw events is this
-    project's.
+    Source: attention as in Vaswani et al. (2017), section 3.2; weights by inverse distance as in
+    Shepard (1968); a memory of raw events is this project's.
 
     Example:
       >>> from gpicljax.networks.contract import as_network
@@ -81,15 +94,20 @@ class EventStore(nn.Module):
     heads: int = 8
     width: int = 16
     tied: bool = False
+    metric: Metric = "dot"
     attends = True
 
     def setup(self) -> None:
-        """Projections, scales and null scores."""
+        """Projections or weights, scales and null scores."""
         shape, dtype = (self.key_size, self.heads, self.width), jnp.result_type(float)
-        normal = nn.initializers.normal(1.0)
-        self.query = self.param("query", normal, shape, dtype)
-        self.key = self.query if self.tied else self.param("key", normal, shape, dtype)
-        self.scale = self.param("scale", nn.initializers.ones, (self.heads,), dtype)
+        normal, scale = nn.initializers.normal(1.0), 1.0
+        if self.metric == "distance":
+            self.weight, scale = self.param("weight", normal, shape[:2], dtype), _EXPONENT
+        else:
+            self.query = self.param("query", normal, shape, dtype)
+            self.key = self.query if self.tied else self.param("key", normal, shape, dtype)
+        constant = nn.initializers.constant(scale)
+        self.scale = self.param("scale", constant, (self.heads,), dtype)
         self.null = self.param("null", nn.initializers.zeros, (self.heads,), dtype)
 
     def initial_carry(self, batch: int) -> Stored:
@@ -99,11 +117,11 @@ class EventStore(nn.Module):
         return Stored(events, jnp.zeros(batch, jnp.int32))
 
     def unroll(self, carry: Stored, inputs: Event, starts: jax.Array) -> tuple[jax.Array, Stored]:
-        """Events `[T, B, ...]`, starts `bool[T, B]` -> `float[T, B, H (K + V) + H]`, the carry."""
+        """Events `[T, B, ...]`, starts `bool[T, B]` -> reads `float[T, B, R]`, and the carry."""
         fresh = jnp.concatenate([inputs.key, inputs.value], -1).swapaxes(0, 1)
         visible = ring.view(carry.written, inputs.write, starts, self.slots).visible
         events = jnp.concatenate([carry.events, fresh], axis=1)
-        reads = self._read(fresh[..., : self.key_size], events, visible).swapaxes(0, 1)
+        reads = self._read(fresh, events, visible).swapaxes(0, 1)
         return reads, Stored(*ring.store(*carry, fresh, inputs.write, starts))
 
     def attention(self, inputs: Event, starts: jax.Array) -> jax.Array:
@@ -125,26 +143,37 @@ class EventStore(nn.Module):
     ) -> tuple[jax.Array, jax.Array]:
         """`[B, T, K]`, `[B, N, K]`, `bool[B, T, N]` -> weights of the events `[B, H, T, N]` and of
         nothing `[B, H, T]`, up to a factor."""
-        # Both projections at once, on the side of the steps: events are never projected.
-        product = jnp.einsum("khw,lhw->khl", self.query, self.key)
-        product *= (self.scale / self.width**0.5)[:, None]
-        queries = jnp.einsum("btk,khl->bhtl", keys, product)
-        scores = jnp.einsum("bhtl,bnl->bhtn", queries, stored)
+        if self.metric == "distance":
+            # Differences first: the difference of large squares would be inexact.
+            squares = jnp.square(keys[:, :, None] - stored[:, None])
+            distances = jnp.einsum("btnk,kh->bhtn", squares, jnp.square(self.weight))
+            scores = -self.scale[:, None, None] * jnp.log(distances + TINY)
+        else:
+            # Both projections at once, on the side of the steps: events are never projected.
+            product = jnp.einsum("khw,lhw->khl", self.query, self.key)
+            product *= (self.scale / self.width**0.5)[:, None]
+            queries = jnp.einsum("btk,khl->bhtl", keys, product)
+            scores = jnp.einsum("bhtl,bnl->bhtn", queries, stored)
         scores = jnp.where(visible[:, None], scores, -jnp.inf)
         null = self.null[:, None]
         top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1), null))
         return jnp.exp(scores - top[..., None]), jnp.exp(null - top)
 
-    def _read(self, keys: jax.Array, events: jax.Array, visible: jax.Array) -> jax.Array:
-        """`[B, T, K]`, `[B, N, K + V]`, `bool[B, T, N]` -> `[B, T, H (K + V) + H]`."""
-        weights, rest = self._score(keys, events[..., : self.key_size], visible)
+    def _read(self, fresh: jax.Array, events: jax.Array, visible: jax.Array) -> jax.Array:
+        """`[B, T, K + V]`, `[B, N, K + V]`, `bool[B, T, N]` -> `[B, T, R]`."""
+        keys, stored = fresh[..., : self.key_size], events[..., : self.key_size]
+        weights, rest = self._score(keys, stored, visible)
         total = weights.sum(-1) + rest
         means = jnp.einsum("bhtn,bne->bthe", weights, events) / total.swapaxes(1, 2)[..., None]
         nothing = (rest / total).swapaxes(1, 2)
-        return jnp.concatenate([means.reshape(*means.shape[:2], -1), nothing], axis=-1)
+        parts = [means.reshape(*nothing.shape[:2], -1), nothing]
+        if self.metric == "distance":
+            gaps = jnp.log(jnp.square(means - fresh[:, :, None]) + TINY) / 4
+            parts.append(gaps.reshape(*nothing.shape[:2], -1))
+        return jnp.concatenate(parts, axis=-1)
 
     def step(self, carry: Stored, inputs: Event, start: jax.Array) -> tuple[jax.Array, Stored]:
-        """Events `[B, ...]`, start `bool[B]` -> `float[B, H (K + V) + H]`, and the carry."""
+        """Events `[B, ...]`, start `bool[B]` -> reads `float[B, R]`, and the carry."""
         reads, carry = self.unroll(carry, jax.tree.map(lambda x: x[None], inputs), start[None])
         return reads[0], carry
 

@@ -15,7 +15,7 @@ from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.dnc import DNC
 from gpicljax.networks.dual_coding import DualCoding
 from gpicljax.networks.esbn import ESBN
-from gpicljax.networks.event_store import Event, EventStore, event_of
+from gpicljax.networks.event_store import Event, EventStore, Metric, event_of
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
@@ -91,6 +91,7 @@ class MemorySettings:
       slots: events that are kept, rows of the neural computer's memory (dnc), or steps that ESBN
         and dual coding (dcem) look back to.
       tied_keys: whether the event store asks by the projection by which it finds.
+      metric: by what the event store compares keys, see `EventStore`.
       event_keys: what events are found by: entries of the observation, last_action, last_reward.
       event_values: what is stored beside it; if neither is named, everything is a key. Where they
         are named, they are the two streams of dual coding (dcem).
@@ -113,6 +114,7 @@ class MemorySettings:
     window: Size = 128
     slots: Size = 64
     tied_keys: bool = False
+    metric: Metric = "dot"
     event_keys: tuple[str, ...] = ()
     event_values: tuple[str, ...] = ()
     event_when: str = ""
@@ -142,7 +144,8 @@ class MemorySettings:
             event, sizes = event_of(observation_space, actions, *names, _moment(self.event_when))
         if self.memory == "events":
             width = width_of_head(self.core, self.heads, "queries and keys")
-            return EventStore(*sizes, self.slots, self.heads, width, self.tied_keys), event
+            shape = self.slots, self.heads, width
+            return EventStore(*sizes, *shape, self.tied_keys, self.metric), event
         return memory(self.memory, self.core, self.heads, self.window, self.slots), event
 
 

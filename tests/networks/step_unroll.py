@@ -65,6 +65,7 @@ MODULES = {
     "q-network, lstm": q_network(CORES["lstm"]),
     "q-network, delta": q_network(CORES["delta"], residual=True),
     "event store": EventStore(4, 2, slots=3, heads=2, width=3),
+    "event store, distance": EventStore(4, 2, slots=3, heads=2, metric="distance"),
     "q-network, events": q_network(
         EventStore(*EVENT_SIZES, slots=3, heads=2, width=3),
         event=event,
@@ -84,7 +85,7 @@ def draw_inputs(name):
     starts = draw.random(size) < 0.25
     # One instance carries over its memory, one starts at once and restarts in the middle.
     starts[:, 0], starts[:, 1] = False, np.arange(LENGTH) % 5 == 0
-    if name in ("event store", "dual coding, events"):
+    if name in ("event store", "event store, distance", "dual coding, events"):
         key, value = (jnp.asarray(draw.normal(size=(*size, n)), dtype) for n in (4, 2))
         return Event(key, value, jnp.asarray(draw.random(size) < 0.7)), jnp.asarray(starts)
     if not name.startswith("q-network"):

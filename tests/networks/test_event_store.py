@@ -7,38 +7,50 @@ import pytest
 
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput, as_network
-from gpicljax.networks.event_store import Event, EventStore, event_of
+from gpicljax.networks.event_store import TINY, Event, EventStore, event_of
 
 LENGTH, KEY, VALUE, HEADS, SLOTS = 12, 3, 2, 2, 4
 SPACE = spaces.Dict.of(word=spaces.Discrete(3), seen=spaces.Box(-1, 1, (2,)))
 
 
-def plain_reads(params, keys, values, write, starts):
+def dot_scores(params, key_now, stored, head):
+    """Scores of events by the product of projections."""
+    query, key = params["query"], params.get("key", params["query"])
+    scores = [key_now @ query[:, head] @ (other @ key[:, head]) for other in stored]
+    return np.asarray(scores) / np.sqrt(query.shape[-1]) * params["scale"][head]
+
+
+def distance_scores(params, key_now, stored, head):
+    """Scores of events by the logarithm of their distance."""
+    squares = [np.square((key_now - other) * params["weight"][:, head]).sum() for other in stored]
+    return -np.log(np.asarray(squares) + TINY) * params["scale"][head]
+
+
+def plain_reads(scores_of, params, keys, values, write, starts):
     """Computes `EventStore` for one instance by its definition, event by event."""
     params = jax.tree.map(np.asarray, params["params"])
-    query, key = params["query"], params.get("key", params["query"])
     stored, reads = [], []
     for key_now, value, writes, start in zip(keys, values, write, starts, strict=True):
         stored = [] if start else stored
-        means, nothing = [], []
+        now, means, nothing = np.concatenate([key_now, value]), [], []
         for head in range(HEADS):
-            asked_for = key_now @ query[:, head]
-            scores = [asked_for @ (event[:KEY] @ key[:, head]) for event in stored]
-            scores = np.asarray(scores) / np.sqrt(query.shape[-1]) * params["scale"][head]
+            scores = scores_of(params, key_now, [event[:KEY] for event in stored], head)
             weights = np.exp([*scores, params["null"][head]])
             weights /= weights.sum()
             parts = [w * event for w, event in zip(weights, stored, strict=False)]
             means.append(np.sum(parts, axis=0) if parts else np.zeros(KEY + VALUE))
             nothing.append(weights[-1])
-        reads.append(np.concatenate([*means, nothing]))
+        gaps = [np.log(np.square(mean - now) + TINY) / 4 for mean in means]
+        gaps = gaps if scores_of is distance_scores else []
+        reads.append(np.concatenate([*means, nothing, *gaps]))
         if writes:
-            stored = [*stored, np.concatenate([key_now, value])][-SLOTS:]
+            stored = [*stored, now][-SLOTS:]
     return np.stack(reads)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_reads_are_those_of_a_list_of_events(tied):
-    module = EventStore(KEY, VALUE, slots=SLOTS, heads=HEADS, width=5, tied=tied)
+@pytest.mark.parametrize("options", [{}, {"tied": True}, {"metric": "distance"}])
+def test_reads_are_those_of_a_list_of_events(options):
+    module = EventStore(KEY, VALUE, slots=SLOTS, heads=HEADS, width=5, **options)
     network, draw = as_network(module), np.random.default_rng(0)
     keys, values = (draw.normal(size=(2 * LENGTH, 3, n)) for n in (KEY, VALUE))
     write, starts = draw.random((2 * LENGTH, 3)) < 0.7, draw.random((2 * LENGTH, 3)) < 0.1
@@ -46,8 +58,10 @@ def test_reads_are_those_of_a_list_of_events(tied):
     event = Event(*map(jnp.asarray, (keys, values, write)))
     params = network.init(jax.random.key(0), jax.tree.map(lambda x: x[0], event))
     params["params"] |= {"null": jnp.asarray([0.5, -1.0]), "scale": jnp.asarray([0.7, 2.0])}
+    scores_of = distance_scores if "metric" in options else dot_scores
     expected = [
-        plain_reads(params, keys[:, i], values[:, i], write[:, i], starts[:, i]) for i in range(3)
+        plain_reads(scores_of, params, keys[:, i], values[:, i], write[:, i], starts[:, i])
+        for i in range(3)
     ]
 
     unroll, carry, reads = jax.jit(network.unroll), network.initial_carry(3), []
@@ -58,6 +72,31 @@ def test_reads_are_those_of_a_list_of_events(tied):
         reads.append(out)
     np.testing.assert_allclose(np.concatenate(reads), np.stack(expected, 1), atol=1e-5)
     assert int(carry.written[0]) == write[:, 0].sum() > SLOTS
+
+
+@pytest.mark.parametrize("unit", [0.1, 1.0, 100.0])
+def test_the_nearest_event_is_found_at_any_scale(unit):
+    """Five events on a line, asked from a place 30 % farther from the second nearest."""
+    module = EventStore(2, 1, slots=8, heads=1, metric="distance")
+    network, starts = as_network(module), jnp.zeros((6, 1), bool)
+    places = unit * jnp.asarray([0.0, 1.0, 2.0, 3.0, 4.0, 2.565])
+    other = jax.random.normal(jax.random.key(1), (6,))  # of no weight
+    event = Event(
+        jnp.stack([places, other], -1)[:, None],
+        jnp.arange(6.0)[:, None, None],
+        jnp.ones((6, 1), bool),
+    )
+    params = {
+        "params": {
+            "weight": jnp.asarray([[1.0], [0.0]]),
+            "scale": jnp.asarray([20.0]),
+            "null": jnp.asarray([-1e3]),
+        }
+    }
+    weights = network.attention(params, event, starts)[-1, 0, 0]
+    assert weights[3] > 0.99
+    reads, _ = network.unroll(params, network.initial_carry(1), event, starts)
+    np.testing.assert_allclose(reads[-1, 0, 2], 3.0, atol=0.02)
 
 
 def test_attention_says_which_steps_are_read():

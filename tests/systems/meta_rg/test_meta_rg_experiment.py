@@ -11,7 +11,7 @@ from small_studies import small_flags
 from gpicljax.runs import load_agent
 from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
 
-TINY = small_flags("meta_rg", "--seeds=2 --log-lines=2 --checkpoint-every=1")
+TINY = small_flags("meta_rg", "--seeds=2 --log-lines=2 --checkpoint-every=1 --unseen-samples=3")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_writes_everything(finished_run):
     assert cell["rules"]["section oracle"]["query"] > 0.97
     learnt = cell["rules"]["memoryless classifier (learnt)"]
     assert (learnt["query"], learnt["support"], learnt["new"]) == (0.7, 0.6, None)
-    assert {"greedy, V = 6", "greedy"} <= set(cell)
+    assert {"greedy", "greedy, O = 3", "greedy, V = 6", "greedy, V = 6, O = 3"} <= set(cell)
     pairs = cell["minimal pairs"]["greedy"]
     assert pairs["values"] == [2, 3, 4, 5, 6] and np.shape(pairs["AUC"]) == (5, 2)
     # Of V = 6 there are none among the games of training, and no others among those of V = 6.

@@ -43,6 +43,7 @@ class Config(TrainingConfig):
       renew_share: Share of them drawn anew at every log line.
       curriculum: Largest numbers of values to train with at first, one stage of equal length each;
         the last half of the run, and every evaluation, uses game.max_values.
+      unseen_samples: Further numbers O of samples, in which the agents are evaluated greedily.
       probe_episodes: Greedy episodes per log line, played together.
       evaluation_episodes: Episodes per seed and condition at the end, rounded up to such groups.
     """
@@ -58,6 +59,7 @@ class Config(TrainingConfig):
     bank_size: Count = 2048
     renew_share: Share = 0.5
     curriculum: tuple[Count, ...] = ()
+    unseen_samples: tuple[Count, ...] = ()
     probe_episodes: Count = 64
     evaluation_episodes: Count = 1024
 
@@ -125,6 +127,14 @@ MANY_STEPS = r2d2.R2D2HParams(
     importance_exponent=0.0,
 )
 """Many small steps on uniformly drawn sequences, which learn faster than few large ones."""
+EXACT = dataclasses.replace(
+    EVENTS,
+    metric="distance",
+    event_keys=("stimulus",),
+    event_values=("message",),
+    compare=(),
+)
+"""Finds what was said of the most similar stimuli."""
 V1, TABLE3 = GameConfig("MetaRG-v1"), GameConfig(shots=(1, 2, 4), samples=(1, 4, 16))
 QUICK = Config(
     game=V1,
@@ -136,6 +146,16 @@ QUICK = Config(
     network=EVENTS,
     agent=NEXT_REWARD,
     hparams=MANY_STEPS,
+)
+CPU_EXACT = dataclasses.replace(
+    QUICK,
+    seeds=6,
+    game=dataclasses.replace(V1, samples=(4,)),
+    observations=1_280_000,
+    log_lines=20,
+    unseen_samples=(1, 16),
+    auxiliary="none",
+    network=EXACT,
 )
 CPU_LSTM_V0 = dataclasses.replace(
     QUICK,
@@ -181,6 +201,7 @@ CPU_FIGURE9 = dataclasses.replace(
 )
 PRESETS = {
     "quick": QUICK,
+    "cpu-exact": CPU_EXACT,
     "cpu-lstm-v0": CPU_LSTM_V0,
     # Without shortcuts nothing rewards a first step towards binding: fewer values make it easier.
     "cpu-lstm-v1": dataclasses.replace(

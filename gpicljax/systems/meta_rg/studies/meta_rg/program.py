@@ -176,17 +176,33 @@ def measures_of(
             env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
         )
 
-    def more_values(key: jax.Array, params: ArrayTree, env_params: Params) -> Games:
-        """Greedy games whose dimensions all have one value more than any seen in training."""
-        values = jnp.int32(config.game.max_values + 1)
-        wider = dataclasses.replace(env_params, min_values=values, max_values=values)
-        game = dataclasses.replace(evaluated, max_values=config.game.max_values + 1)
+    highest = config.game.max_values + config.game.has_room_for_more_values
+    more_samples = max((*config.game.samples, *config.unseen_samples))
+    wide = dataclasses.replace(evaluated, max_values=highest, max_samples=more_samples)
+
+    def elsewhere(
+        key: jax.Array,
+        params: ArrayTree,
+        env_params: Params,
+        min_values: jax.Array,
+        max_values: jax.Array,
+        samples: jax.Array,
+    ) -> Games:
+        """Greedy games of other numbers of values or samples than those of training; 0 samples
+        stand for those of the cell.
+        """
+        other = dataclasses.replace(
+            env_params,
+            min_values=jnp.asarray(min_values, jnp.int32),
+            max_values=jnp.asarray(max_values, jnp.int32),
+            samples=jnp.where(samples > 0, samples, env_params.samples),
+        )
         heard, zero, never = (
             jnp.int32(CHANNELS.index("episode")),
             jnp.zeros(()),
             jnp.zeros((), bool),
         )
-        return games(key, params, wider, heard, zero, never, game)
+        return games(key, params, other, heard, zero, never, wide)
 
     def rules(key: jax.Array, params: ArrayTree, env_params: Params) -> Games:
         """The greedy agent's very games, decided by every rule: no decision changes a game."""
@@ -209,16 +225,22 @@ def measures_of(
         return record_with_attention(key, env, agent, params, env_params, network.attention)
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
+    seen = config.game.min_values, config.game.max_values
+    others: dict[str, tuple[int, int, int]] = {
+        greedy_condition(samples=samples): (*seen, samples) for samples in config.unseen_samples
+    }
+    if config.game.has_room_for_more_values:
+        others[greedy_condition(highest)] = highest, highest, 0
+        others |= {
+            greedy_condition(highest, samples): (highest, highest, samples)
+            for samples in config.unseen_samples
+        }
     measures = Measures(
         games={
             name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
             for name, (channel, explore, forget) in CONDITIONS.items()
         }
-        | (
-            {greedy_condition(config.game.max_values + 1): Measure(more_values, (), groups)}
-            if config.game.has_room_for_more_values
-            else {}
-        ),
+        | {name: Measure(elsewhere, arguments, groups) for name, arguments in others.items()},
         rules=Measure(rules, (), groups),
         episode=Measure(episode),
     )

@@ -80,9 +80,10 @@ GREEDY = "greedy"
 """The condition of agents that act greedily in the games that they were trained on."""
 
 
-def greedy_condition(max_values: int) -> str:
-    """Returns the name of the condition with more values than in training."""
-    return f"{GREEDY}, V = {max_values}"
+def greedy_condition(max_values: int | None = None, samples: int | None = None) -> str:
+    """Returns the name of the condition with other values or samples than in training."""
+    differences = {"V": max_values, "O": samples}
+    return ", ".join([GREEDY, *(f"{n} = {x}" for n, x in differences.items() if x is not None)])
 
 
 class Measures(NamedTuple):
@@ -145,8 +146,8 @@ class Results:
         games, sound = self.outcome.measured.games, self.of_cell(self.outcome.sound, index)
         return {
             name: jax.tree.map(lambda x: x[sound], self.of_cell(games[name], index))
-            for name in (GREEDY, greedy_condition(self.pair_values[-1]))
-            if name in games
+            for name in games
+            if name.startswith(GREEDY)
         }
 
     def measure(self, condition: str, measure: AccuracyMeasure, index: int) -> np.ndarray:

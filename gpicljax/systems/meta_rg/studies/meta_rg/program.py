@@ -41,8 +41,8 @@ from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     GREEDY,
     Measures,
     cell_name,
-    greedy_condition,
     report,
+    unseen_games,
 )
 from gpicljax.typing import ArrayTree
 
@@ -225,22 +225,15 @@ def measures_of(
         return record_with_attention(key, env, agent, params, env_params, network.attention)
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
-    seen = config.game.min_values, config.game.max_values
-    others: dict[str, tuple[int, int, int]] = {
-        greedy_condition(samples=samples): (*seen, samples) for samples in config.unseen_samples
-    }
-    if config.game.has_room_for_more_values:
-        others[greedy_condition(highest)] = highest, highest, 0
-        others |= {
-            greedy_condition(highest, samples): (highest, highest, samples)
-            for samples in config.unseen_samples
-        }
     measures = Measures(
         games={
             name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
             for name, (channel, explore, forget) in CONDITIONS.items()
         }
-        | {name: Measure(elsewhere, arguments, groups) for name, arguments in others.items()},
+        | {
+            name: Measure(elsewhere, arguments, groups)
+            for name, arguments in unseen_games(config).items()
+        },
         rules=Measure(rules, (), groups),
         episode=Measure(episode),
     )

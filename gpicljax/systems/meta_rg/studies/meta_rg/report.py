@@ -42,6 +42,7 @@ from gpicljax.systems.meta_rg.measures.rules import (
     mean_accuracy,
 )
 from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests
+from gpicljax.systems.meta_rg.studies.meta_rg.config import Config
 from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, results_bars
 from gpicljax.viz.style import save_figure
@@ -84,6 +85,19 @@ def greedy_condition(max_values: int | None = None, samples: int | None = None) 
     """Returns the name of the condition with other values or samples than in training."""
     differences = {"V": max_values, "O": samples}
     return ", ".join([GREEDY, *(f"{n} = {x}" for n, x in differences.items() if x is not None)])
+
+
+def unseen_games(config: Config) -> dict[str, tuple[int, int, int]]:
+    """Returns least and most values, and samples, of games that no training had, by condition.
+
+    0 samples stand for those of the cell.
+    """
+    seen, more = (config.game.min_values, config.game.max_values), config.game.max_values + 1
+    games = {greedy_condition(samples=o): (*seen, o) for o in config.unseen_samples}
+    if config.game.has_room_for_more_values:
+        games[greedy_condition(more)] = more, more, 0
+        games |= {greedy_condition(more, o): (more, more, o) for o in config.unseen_samples}
+    return games
 
 
 class Measures(NamedTuple):
@@ -146,8 +160,8 @@ class Results:
         games, sound = self.outcome.measured.games, self.of_cell(self.outcome.sound, index)
         return {
             name: jax.tree.map(lambda x: x[sound], self.of_cell(games[name], index))
-            for name in games
-            if name.startswith(GREEDY)
+            for name in (GREEDY, *unseen_games(self.outcome.config))
+            if name in games
         }
 
     def measure(self, condition: str, measure: AccuracyMeasure, index: int) -> np.ndarray:

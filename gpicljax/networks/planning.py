@@ -197,8 +197,8 @@ class PlanningActorCritic(nn.Module):
         places = reached[..., :, None] * outcome[..., None, :]
         pairs = pair[..., None] * outcome[..., None, None, :2]
         return Sums(
-            part[..., :, None, None, None] * pairs[..., None, :, :, :],
-            part[..., :, None, None] * places[..., None, :, :],
+            _split(part, pairs, 3),
+            _split(part, places, 2),
             action[..., :, None] * code[..., None, :],
         )
 
@@ -411,6 +411,19 @@ class PlanningActorCritic(nn.Module):
 def _mean_codes(sums: Sums) -> jax.Array:
     """Returns the mean code of each action's moves, float `[..., A, C]`."""
     return sums.codes / jnp.maximum(sums.pairs[..., 0].sum((-3, -2)), 1)[..., None]
+
+
+def _split(part: jax.Array, added: jax.Array, ndim: int) -> jax.Array:
+    """Returns what is added to each part of the sums, float `[..., P, *rest]`.
+
+    Args:
+      part: one-hot `[..., P]`.
+      added: float `[..., *rest]`.
+      ndim: number of the axes `rest`.
+    """
+    # A product over the axis of parts crashes jaxlib 0.10.2 like `_of_part`'s sum, by its gradient.
+    shares = jnp.moveaxis(part, -1, 0)
+    return jnp.stack([x.reshape(*x.shape, *(1,) * ndim) * added for x in shares], -1 - ndim)
 
 
 def _of_part(part: jax.Array, values: jax.Array, ndim: int) -> jax.Array:

@@ -98,3 +98,26 @@ def test_other_spaces_and_grids_are_refused():
         planning_network(spaces.Discrete(5), spaces.Discrete(2))
     with pytest.raises(ValueError, match="grid: got 3; accepted: 0, or the side of a square of 5"):
         planning_network(*space(), PlanningSettings(grid=3))
+
+
+def test_one_seed_learns_in_a_room_whose_episodes_are_split():
+    """Sums apart by the pay of the episode have crashed the compiled gradient of a single seed."""
+    env = Trial(gpicljax.make("DarkRoom-v0", size=9), 200)
+    spaces_of_trial = env.observation_space(), env.action_space()
+    network = planning_network(*spaces_of_trial, PlanningSettings(grid=9, splits_episodes=True))
+    cells = jnp.tile(jnp.arange(81), 10)[:804].reshape(201, 4)
+    false = jnp.zeros(cells.shape, bool)
+    names = dict.fromkeys(("now", "before", "reached"), cells)
+    ends = dict.fromkeys(("terminated", "truncated"), false)
+    elapsed = jnp.zeros((*cells.shape, 1))
+    inputs = AgentInput(names | ends | {"elapsed": elapsed}, cells % 5, cells / 81)
+    first = jax.tree.map(lambda x: x[0], inputs)
+    params = jax.vmap(lambda key: network.init(key, first))(jax.random.key(0)[None])
+
+    def loss(params):
+        return jax.nn.log_softmax(network.unroll(params, None, inputs, None)[0].logits)[
+            ..., 0
+        ].mean()
+
+    gradient = jax.jit(jax.vmap(jax.grad(loss)))(params)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))

@@ -32,6 +32,10 @@ class Presumptions:
         half a step to anywhere, where a seen situation is 50 times less likely than another.
       average_pay: weight of the pay of the situations that an action leads to, beside its own pay.
       discount: of an episode's rewards.
+
+    Example:
+      >>> Presumptions(unknown=0.5).average_move
+      0.0
     """
 
     unknown: float = 1.0

@@ -91,7 +91,7 @@ class MemorySettings:
       slots: events that are kept, rows of the neural computer's memory (dnc), or steps that ESBN
         and dual coding (dcem) look back to.
       tied_keys: whether the event store asks by the projection by which it finds.
-      metric: by what the event store compares keys, see `EventStore`.
+      event_metric: by what the event store compares keys, see `EventStore`.
       event_keys: what events are found by: entries of the observation, last_action, last_reward.
       event_values: what is stored beside it; if neither is named, everything is a key. Where they
         are named, they are the two streams of dual coding (dcem).
@@ -114,7 +114,7 @@ class MemorySettings:
     window: Size = 128
     slots: Size = 64
     tied_keys: bool = False
-    metric: Metric = "dot"
+    event_metric: Metric = "dot"
     event_keys: tuple[str, ...] = ()
     event_values: tuple[str, ...] = ()
     event_when: str = ""
@@ -145,7 +145,7 @@ class MemorySettings:
         if self.memory == "events":
             width = width_of_head(self.core, self.heads, "queries and keys")
             shape = self.slots, self.heads, width
-            return EventStore(*sizes, *shape, self.tied_keys, self.metric), event
+            return EventStore(*sizes, *shape, self.tied_keys, self.event_metric), event
         return memory(self.memory, self.core, self.heads, self.window, self.slots), event
 
 

@@ -129,7 +129,7 @@ MANY_STEPS = r2d2.R2D2HParams(
 """Many small steps on uniformly drawn sequences, which learn faster than few large ones."""
 EXACT = dataclasses.replace(
     EVENTS,
-    metric="distance",
+    event_metric="distance",
     event_keys=("stimulus",),
     event_values=("message",),
     compare=(),

@@ -121,19 +121,19 @@ class PlanningActorCritic(nn.Module):
             shape = (sizes.code[-1], count, count)
             self.moves = self.param("moves", nn.initializers.normal(0.3), shape)
             self.usual_moves = self.param("usual_moves", nn.initializers.zeros, shape[1:])
+            # Weights, as softplus of these, of a step that another action made from here, and of
+            # one that came here, beside the moves that are learnt over all tasks.
+            self.likeness = self.param("likeness", nn.initializers.constant(-3.0), (2,))
         self.place = self.param(
             "place", nn.initializers.normal(0.1), (self.parts, count, sizes.hidden)
         )
         self.local, self.common = dense(sizes.hidden), dense(sizes.hidden)
         self.second = dense(sizes.hidden)
         small = nn.initializers.variance_scaling(0.1, "fan_in", "normal")
-        self.judge = dense(5, kernel_init=small)
+        self.judge = dense(4 if sizes.grid else 5, kernel_init=small)
         # Weights of what is presumed, as softplus of these: of moves, of pay and ends, and of the
         # pay where an action leads beside its own.
         self.trust = self.param("trust", nn.initializers.constant(-1.5), (3,))
-        # Likewise of a step that another action made from here, and of one that came here, beside
-        # the moves that are learnt over all tasks.
-        self.likeness = self.param("likeness", nn.initializers.constant(-3.0), (2,))
         self.discount = self.param("discount", nn.initializers.constant(2.0), (self.parts,))
         self.reward_scale = self.param("reward_scale", nn.initializers.zeros, ())
         self.sharpness = self.param("sharpness", nn.initializers.constant(1.0), ())
@@ -257,7 +257,7 @@ class PlanningActorCritic(nn.Module):
         """Returns what each situation is taken for, float `[..., S]` each.
 
         They are the pay and the chance of an end to presume, the worth of going there, that of
-        trying an action there, and the lure, see `_probable_moves`.
+        trying an action there, and, where moves are not known, the lure, see `_moves`.
         """
         near, stats = self._neighbours(), read_sums(sums.places)  # [S, S], [..., P, S, 4]
         mine = part[..., None, None]
@@ -287,9 +287,9 @@ class PlanningActorCritic(nn.Module):
           exists: `bool[..., A]`, actions that there are.
           seen: steps, and which of them count, see `_moves`.
         """
-        presumed_pay, presumed_end, curiosity, bonus, lure = self._judge(sums, part, whole)
+        presumed_pay, presumed_end, curiosity, bonus, *lure = self._judge(sums, part, whole)
         trust, side = nn.softplus(self.trust), self.settings.grid
-        moves = jnp.asarray(grid_moves(side)) if side else self._moves(sums, *seen, lure)
+        moves = jnp.asarray(grid_moves(side)) if side else self._moves(sums, *seen, *lure)
 
         def expect(worth: jax.Array) -> jax.Array:
             return worth[..., moves] if side else jnp.einsum("...sat,...t->...sa", moves, worth)

@@ -15,6 +15,7 @@ from variants import daily
 import gpicljax
 from gpicljax.systems.meta_rg.env import game_sequence
 from gpicljax.systems.meta_rg.env.meta_rg import GameRules
+from gpicljax.systems.meta_rg.prompts.games import _describe_options
 from gpicljax.systems.meta_rg.studies.game_config import GameConfig
 from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
 from gpicljax.systems.meta_rg.studies.meta_rg_rules import program as meta_rg_rules
@@ -190,3 +191,12 @@ def test_saved_listeners_keep_the_rules_that_a_study_chose():
     env = game.make()
     assert env.rules.nonmatch == "dataset" and env.rules.permutation == "position"
     assert gpicljax.make("MetaRG-v1", **json.loads(json.dumps(game.options))) == env
+
+
+def test_transcripts_name_later_options_only_where_they_are_chosen():
+    assert "withheld" not in _describe_options(gpicljax.make("MetaRG-v1"))
+    for option in ("withheld=True", "samples='uniform'", "positions='episode'"):
+        assert option in _describe_options(gpicljax.make("MetaRG-v2"))
+    assert "descriptive_ratio=0.8" in _describe_options(
+        gpicljax.make("MetaRG-v1", descriptive_ratio=0.8)
+    )

@@ -141,10 +141,8 @@ def planner(
 
         def improve(value: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
             estimate = gained + jnp.einsum("bsat,bt->bsa", moves, onward * value)
-            worth = (known * estimate + presumed.weight * presumed.unknown) / jnp.maximum(
-                total, 1e-9
-            )
-            worth = jnp.where(total > 0, worth, presumed.unknown)
+            worth = known * estimate + presumed.weight * presumed.unknown
+            worth = jnp.where(total > 0, worth / jnp.maximum(total, 1e-9), presumed.unknown)
             worth = jnp.where(legal[:, None], worth, -jnp.inf)
             return worth.max(-1), worth[rows, seen["now"]]
 

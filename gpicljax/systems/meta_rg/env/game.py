@@ -111,8 +111,11 @@ def draw_game(
     nonmatch = skeleton.nonmatches[index].astype(jnp.int32)
     other_tuples = other_tuples.at[0].set(jnp.where(nonmatch < 0, other_tuples[0], nonmatch))
 
-    present = _below(bits[slots], jnp.asarray(slots + 1)) == 0 if descriptive else True
-    if descriptive and descriptive_ratio is not None:
+    if not descriptive:
+        present = True
+    elif descriptive_ratio is None:
+        present = _below(bits[slots], jnp.asarray(slots + 1)) == 0
+    else:
         present = _unit(bits[slots]) < descriptive_ratio
     views = _below(bits[slots + 1 : 2 * slots + 2], samples)
     speaker_view, listener_view = views[0], views[1:]

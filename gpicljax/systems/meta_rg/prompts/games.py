@@ -8,6 +8,7 @@ matrix stands beside the accuracy, answers are bounded, and their order can be t
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -271,6 +272,33 @@ def _observation(request: ActionRequest) -> dict[str, np.ndarray]:
     return jax.tree.map(np.asarray, request.timestep.observation)
 
 
+_LATER_OPTIONS = (
+    "descriptive_ratio",
+    "samples",
+    "withheld",
+    "positions",
+    "query_feedback",
+    "minimal_pairs",
+)
+"""Options of the game and its rules that the first transcripts were written without."""
+
+
+def _describe_options(options: Any) -> str:
+    """Returns the `repr` of a dataclass, without later options that have their default.
+
+    Transcripts name their environment by it, and those from before an option stay readable.
+    """
+    if not dataclasses.is_dataclass(options):
+        return repr(options)
+    shown = {
+        field.name: _describe_options(getattr(options, field.name))
+        for field in dataclasses.fields(options)
+        if field.name not in _LATER_OPTIONS or getattr(options, field.name) != field.default
+    }
+    words = ", ".join(f"{name}={value}" for name, value in shown.items())
+    return f"{type(options).__qualname__}({words})"
+
+
 def _play(
     key: jax.Array,
     vec: VectorEnv,
@@ -286,7 +314,7 @@ def _play(
     model.check()
     header = {
         **about,
-        "environment": repr(vec.env),
+        "environment": _describe_options(vec.env),
         "params": jax.tree.map(lambda x: np.asarray(x).tolist(), vars(vec.params)),
     }
 

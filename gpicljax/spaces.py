@@ -388,17 +388,22 @@ def of_one_agent(space: Space, count: int) -> Space:
     raise TypeError(refusal("space", space, f"what gives each of {count} agents the same"))
 
 
+def flat_parts(space: Space) -> tuple[int, ...]:
+    """Returns the sizes of the parts of `flatten(space, value)`: an integer each, or a number."""
+    if isinstance(space, Discrete):
+        return (space.n,)
+    if isinstance(space, MultiDiscrete):
+        return tuple(space.sizes)
+    if isinstance(space, Box):
+        return (1,) * math.prod(space.shape)
+    if isinstance(space, Dict):
+        return tuple(size for _, entry in space.items for size in flat_parts(entry))
+    raise TypeError(refusal("space", space, "Discrete, MultiDiscrete, Box, Dict"))
+
+
 def flat_size(space: Space) -> int:
     """Returns the number of entries of `flatten(space, value)`."""
-    if isinstance(space, Discrete):
-        return space.n
-    if isinstance(space, MultiDiscrete):
-        return sum(space.sizes)
-    if isinstance(space, Box):
-        return math.prod(space.shape)
-    if isinstance(space, Dict):
-        return sum(flat_size(entry) for _, entry in space.items)
-    raise TypeError(refusal("space", space, "Discrete, MultiDiscrete, Box, Dict"))
+    return sum(flat_parts(space))
 
 
 def flatten(space: Space, value: Any) -> jax.Array:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from gpicljax import spaces
@@ -23,6 +24,7 @@ Metric = Literal["dot", "distance"]
 TINY = 1e-5
 """Squared distance below which events are equal to a metric."""
 _EXPONENT = 4.0
+_SPREAD = 2.0
 
 
 class Event(NamedTuple):
@@ -62,9 +64,11 @@ class EventStore(nn.Module):
 
     With the metric "distance", the score is `-s log(sum_k (w_k (k - k'))^2 + 1e-5)`, with learnt
     s and w of each head: the softmax weights events by an inverse power of their distance. What
-    counts is how many times nearer one event is than another, at any scale of the keys. The output
-    then also has `log(x^2 + 1e-5) / 4` of every difference x between a mean event and the present
-    one, H (K + V) numbers more, so that small and large differences are told apart equally well.
+    counts is how many times nearer one event is than another, at any scale of the keys. Weights
+    begin far apart, those of one part of the key together, so that each head compares few parts.
+    The output then also has `log(m + 1e-5) / 4`, H (K + V) numbers more, where m is the mean
+    square of the differences between the events and the present one, so that small and large
+    differences are told apart equally well.
 
     Attributes:
       key_size: K.
@@ -74,6 +78,7 @@ class EventStore(nn.Module):
       width: of queries and keys; not of a distance.
       tied: whether queries and keys have the same projection.
       metric: `"dot"`, a product of projections, or `"distance"`, a weighted Euclidean one.
+      key_parts: sizes of the parts of a key, K in all; by default each of its numbers is one.
 
     Source: attention as in Vaswani et al. (2017), section 3.2; weights by inverse distance as in
     Shepard (1968); a memory of raw events is this project's.
@@ -95,6 +100,7 @@ class EventStore(nn.Module):
     width: int = 16
     tied: bool = False
     metric: Metric = "dot"
+    key_parts: Sequence[int] = ()
     attends = True
 
     def setup(self) -> None:
@@ -102,7 +108,13 @@ class EventStore(nn.Module):
         shape, dtype = (self.key_size, self.heads, self.width), jnp.result_type(float)
         normal, scale = nn.initializers.normal(1.0), 1.0
         if self.metric == "distance":
-            self.weight, scale = self.param("weight", normal, shape[:2], dtype), _EXPONENT
+            parts = np.asarray(self.key_parts or (1,) * self.key_size)
+
+            def spread(key: jax.Array) -> jax.Array:
+                logs = _SPREAD * jax.random.normal(key, (len(parts), self.heads), dtype)
+                return jnp.repeat(logs, parts, 0, total_repeat_length=self.key_size)
+
+            self.log_weight, scale = self.param("log_weight", spread), _EXPONENT
         else:
             self.query = self.param("query", normal, shape, dtype)
             self.key = self.query if self.tied else self.param("key", normal, shape, dtype)
@@ -146,7 +158,7 @@ class EventStore(nn.Module):
         if self.metric == "distance":
             # Differences first: the difference of large squares would be inexact.
             squares = jnp.square(keys[:, :, None] - stored[:, None])
-            distances = jnp.einsum("btnk,kh->bhtn", squares, jnp.square(self.weight))
+            distances = jnp.einsum("btnk,kh->bhtn", squares, jnp.exp(2 * self.log_weight))
             scores = -self.scale[:, None, None] * jnp.log(distances + TINY)
         else:
             # Both projections at once, on the side of the steps: events are never projected.
@@ -168,7 +180,10 @@ class EventStore(nn.Module):
         nothing = (rest / total).swapaxes(1, 2)
         parts = [means.reshape(*nothing.shape[:2], -1), nothing]
         if self.metric == "distance":
-            gaps = jnp.log(jnp.square(means - fresh[:, :, None]) + TINY) / 4
+            squares = jnp.einsum("bhtn,bne->bthe", weights, jnp.square(events))
+            squares = squares / total.swapaxes(1, 2)[..., None]
+            now = fresh[:, :, None]
+            gaps = jnp.log(jnp.maximum(squares + now * (now - 2 * means), 0) + TINY) / 4
             parts.append(gaps.reshape(*nothing.shape[:2], -1))
         return jnp.concatenate(parts, axis=-1)
 
@@ -184,7 +199,7 @@ def event_of(
     keys: Sequence[str] = (),
     values: Sequence[str] = (),
     write: tuple[str, int] | None = None,
-) -> tuple[Callable[[AgentInput], Event], tuple[int, int]]:
+) -> tuple[Callable[[AgentInput], Event], tuple[int, int], tuple[int, ...]]:
     """Returns a function from an agent's inputs to the event of a step, by entries' names.
 
     These are the entries of a dictionary observation (of another one, `"observation"`),
@@ -198,7 +213,7 @@ def event_of(
       write: a step is stored where this entry has this value; None for every step.
 
     Returns:
-      `inputs -> Event`, over any leading axes, and the sizes K and V.
+      `inputs -> Event`, over any leading axes, the sizes K and V, and those of the parts of a key.
 
     Raises:
       ValueError: for an unknown name.
@@ -224,7 +239,8 @@ def event_of(
         always = jnp.ones(inputs.last_reward.shape, bool)
         return Event(key, value, always if write is None else entries[write[0]] == write[1])
 
-    return event, (spaces.flat_size(parts[0]), spaces.flat_size(parts[1]))
+    sizes = spaces.flat_size(parts[0]), spaces.flat_size(parts[1])
+    return event, sizes, spaces.flat_parts(parts[0])
 
 
 def _flat(space: spaces.Dict, entries: dict[str, Any], like: jax.Array) -> jax.Array:

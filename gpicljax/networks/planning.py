@@ -7,6 +7,9 @@ weights that are learnt over all tasks. What is worth going to (pay, ends, and t
 worth of finding out) is read from the sums by layers that all situations share. Some steps of value
 iteration follow, and the values of the actions here are most of the logits.
 
+Until an action has led elsewhere there is nothing to plan, as on bandits: an index of each action,
+from its own sums and the time that is left, is the logits then.
+
 Value iteration is built in, and is no finding of training. What is learnt is what the world does
 where it was not seen yet, what is worth exploring, and how far to trust either. It presumes
 situations and actions that are discrete and few, as `networks.experience` does.
@@ -83,6 +86,7 @@ class PlanningSettings:
       code: of the MLP that codes a move; the last is C.
       hidden: of the layers that read situations.
       readout: hidden size of the head that all actions share.
+      index: hidden sizes of the index; it is not used where moves are known.
     """
 
     sweeps: Count = 12
@@ -92,6 +96,7 @@ class PlanningSettings:
     code: tuple[Size, ...] = (64, 16)
     hidden: Size = 32
     readout: Size = 32
+    index: tuple[Size, ...] = (128, 128)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -139,6 +144,7 @@ class PlanningActorCritic(nn.Module):
         self.sharpness = self.param("sharpness", nn.initializers.constant(1.0), ())
         self.readout = dense(sizes.readout)
         self.correction, self.value = dense(1, kernel_init=small), dense(1)
+        self.index, self.index_out = MLP(sizes.index), dense(1, kernel_init=small)
 
     # What is remembered ----------------------------------------------------------------------
 
@@ -344,7 +350,18 @@ class PlanningActorCritic(nn.Module):
         # More than this, such as the time or a second layer, learns to overrule the plan.
         hidden = nn.relu(self.readout(jnp.concatenate(own, -1)))
         logits = jnp.exp(self.sharpness) * gap + self.correction(hidden)[..., 0]
+        if not self.settings.grid:
+            has_stayed = (steps.pair // self.actions == steps.reached) | ~is_visible
+            index = self._index(inputs, local, exists)
+            logits = jnp.where(has_stayed.all(-1, keepdims=True), index, logits)
         return PolicyOutput(logits, self.value(jnp.concatenate([whole, top], -1))[..., 0])
+
+    def _index(self, inputs: AgentInput, local: jax.Array, exists: jax.Array) -> jax.Array:
+        """Returns an index of each action from its own sums and the time, float `[..., A]`."""
+        elapsed = inputs.observation["elapsed"].astype(local.dtype)
+        common = jnp.concatenate([elapsed, exists.mean(-1, keepdims=True, dtype=local.dtype)], -1)
+        common = jnp.broadcast_to(common[..., None, :], (*local.shape[:-1], common.shape[-1]))
+        return self.index_out(self.index(jnp.concatenate([local, common], -1)))[..., 0]
 
     def unroll(
         self, carry: PlanningCarry | None, inputs: AgentInput, starts: jax.Array | None

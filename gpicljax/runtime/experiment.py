@@ -296,10 +296,13 @@ def _train(
     assert isinstance(config, TrainingConfig)
     per_chunk, num_chunks = config.chunks(program.observations)
     training = _training(config, program, replicas, per_chunk)
-    advance, cost = compile_within_memory(
-        training.advance, "one update of all seeds", training.running, np.int32(1)
-    )
-    log_once(f"an update takes {cost.in_words}, beside {cost.argument_bytes / 2**30:.2f} GiB kept")
+    advance = None
+    if num_chunks:
+        advance, cost = compile_within_memory(
+            training.advance, "one update of all seeds", training.running, np.int32(1)
+        )
+        kept = cost.argument_bytes / 2**30
+        log_once(f"an update takes {cost.in_words}, beside {kept:.2f} GiB kept")
     progress = Progress(num_chunks, key_metric=program.key_metric) if config.progress else None
     state, history = run_chunks(
         training.finish,

@@ -48,7 +48,7 @@ def q_network(core, **options):
     )
 
 
-event, EVENT_SIZES = event_of(
+event, EVENT_SIZES, _ = event_of(
     OBSERVATIONS, spaces.Discrete(ACTIONS), ("message",), ("seen",), ("phase", 2)
 )
 MODULES = {

@@ -22,7 +22,8 @@ def dot_scores(params, key_now, stored, head):
 
 def distance_scores(params, key_now, stored, head):
     """Scores of events by the logarithm of their distance."""
-    squares = [np.square((key_now - other) * params["weight"][:, head]).sum() for other in stored]
+    weight = np.exp(params["log_weight"][:, head])
+    squares = [np.square((key_now - other) * weight).sum() for other in stored]
     return -np.log(np.asarray(squares) + TINY) * params["scale"][head]
 
 
@@ -32,7 +33,7 @@ def plain_reads(scores_of, params, keys, values, write, starts):
     stored, reads = [], []
     for key_now, value, writes, start in zip(keys, values, write, starts, strict=True):
         stored = [] if start else stored
-        now, means, nothing = np.concatenate([key_now, value]), [], []
+        now, means, nothing, gaps = np.concatenate([key_now, value]), [], [], []
         for head in range(HEADS):
             scores = scores_of(params, key_now, [event[:KEY] for event in stored], head)
             weights = np.exp([*scores, params["null"][head]])
@@ -40,8 +41,10 @@ def plain_reads(scores_of, params, keys, values, write, starts):
             parts = [w * event for w, event in zip(weights, stored, strict=False)]
             means.append(np.sum(parts, axis=0) if parts else np.zeros(KEY + VALUE))
             nothing.append(weights[-1])
-        gaps = [np.log(np.square(mean - now) + TINY) / 4 for mean in means]
-        gaps = gaps if scores_of is distance_scores else []
+            if scores_of is distance_scores:
+                events = [*stored, np.zeros(KEY + VALUE)]  # the null slot's is zero
+                squares = [w * np.square(e - now) for w, e in zip(weights, events, strict=True)]
+                gaps.append(np.log(np.sum(squares, axis=0) + TINY) / 4)
         reads.append(np.concatenate([*means, nothing, *gaps]))
         if writes:
             stored = [*stored, now][-SLOTS:]
@@ -88,7 +91,7 @@ def test_the_nearest_event_is_found_at_any_scale(unit):
     )
     params = {
         "params": {
-            "weight": jnp.asarray([[1.0], [0.0]]),
+            "log_weight": jnp.asarray([[0.0], [-jnp.inf]]),
             "scale": jnp.asarray([20.0]),
             "null": jnp.asarray([-1e3]),
         }
@@ -97,6 +100,13 @@ def test_the_nearest_event_is_found_at_any_scale(unit):
     assert weights[3] > 0.99
     reads, _ = network.unroll(params, network.initial_carry(1), event, starts)
     np.testing.assert_allclose(reads[-1, 0, 2], 3.0, atol=0.02)
+
+
+def test_weights_of_a_distance_begin_equal_within_a_part_of_the_key():
+    module = EventStore(5, 1, heads=64, metric="distance", key_parts=(1, 4))
+    event = Event(jnp.zeros((2, 5)), jnp.zeros((2, 1)), jnp.ones(2, bool))
+    weights = as_network(module).init(jax.random.key(0), event)["params"]["log_weight"]
+    assert (weights[1:] == weights[1]).all() and abs(weights[:2].std() - 2) < 0.5
 
 
 def test_attention_says_which_steps_are_read():
@@ -120,17 +130,19 @@ def test_events_are_told_by_the_names_of_what_an_agent_reads():
     observation = {"word": jnp.asarray([2, 0]), "seen": jnp.asarray([[0.5, -0.5], [1.0, 0.0]])}
     inputs = AgentInput(observation, jnp.asarray([-1, 1]), jnp.asarray([0.0, 3.0]))
     space_pair = SPACE, spaces.Discrete(2)
-    event, sizes = event_of(*space_pair, ("word", "last_reward"), ("seen",), ("word", 2))
-    assert sizes == (4, 2)
+    names = ("word", "last_reward"), ("seen",)
+    event, sizes, parts = event_of(*space_pair, *names, ("word", 2))
+    assert sizes == (4, 2) and parts == (3, 1)
     result = event(inputs)
     np.testing.assert_array_equal(result.key, [[0, 0, 1, 0], [1, 0, 0, 3]])
     np.testing.assert_array_equal(result.value, observation["seen"])
     assert result.write.tolist() == [True, False]
-    event, sizes = event_of(*space_pair)
+    event, sizes, parts = event_of(*space_pair)
     result = event(inputs)
+    assert parts == (3, 1, 1, 2, 1)
     assert sizes == (8, 0) and result.write.all() and result.value.shape == (2, 0)
     np.testing.assert_array_equal(result.key[1], [1, 0, 0, 1, 0, 0, 1, 3])
-    event, sizes = event_of(spaces.Discrete(3), spaces.Discrete(2), values=("observation",))
+    event, sizes, _ = event_of(spaces.Discrete(3), spaces.Discrete(2), values=("observation",))
     assert sizes == (0, 3)
     with pytest.raises(ValueError, match="values: got 'sen' .did you mean 'seen'"):
         event_of(*space_pair, values=("sen",))

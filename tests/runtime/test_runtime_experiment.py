@@ -15,7 +15,7 @@ import tiny_training
 
 from gpicljax import cli
 from gpicljax.runs import read_metrics
-from gpicljax.runtime import named_key
+from gpicljax.runtime import named_key, run_experiment
 from gpicljax.runtime.dry_run import TooLargeError, free_bytes, within_memory
 
 CHUNK = 5 * tiny_training.EACH
@@ -88,6 +88,16 @@ def test_a_run_goes_on_with_any_number_of_devices(three_on_two, on_devices, tmp_
         assert [r["observations"] for r in rest[1]] == [3 * CHUNK * i for i in range(1, 13)]
         for actual, expected in zip(rest[1], finished[0][1], strict=True):
             np.testing.assert_allclose(actual["probe"], expected["probe"], rtol=1e-4)
+
+
+def test_what_does_not_train_compiles_no_update(tmp_path, capsys):
+    def build(config):
+        return tiny_training.build(config)._replace(observations=0)
+
+    presets = {"quick": tiny_training.Config(seeds=1)}
+    run_experiment("tiny", presets, build, tiny_training.report, [f"--runs-dir={tmp_path}"])
+    printed = capsys.readouterr().out
+    assert "evaluating" in printed and "an update takes" not in printed
 
 
 def test_a_seed_that_breaks_is_named_everywhere(tmp_path, capsys):

@@ -119,3 +119,7 @@ class GameConfig:
         shots, samples = cell
         values = {"min_values": self.min_values, "max_values": self.max_values}
         return env.make_params(shots=shots, samples=samples, **values)
+
+
+WITHHELD = GameConfig("MetaRG-v2", min_values=3, shots=(2,), samples=(16,))
+"""Games about values that the support phase lacks."""

@@ -13,7 +13,7 @@ from gpicljax.checks import Count, Rate, Share
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.studies.game_config import GameConfig
+from gpicljax.systems.meta_rg.studies.game_config import WITHHELD, GameConfig
 
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
 
@@ -135,6 +135,15 @@ EXACT = dataclasses.replace(
     compare=(),
 )
 """Finds what was said of the most similar stimuli."""
+SECTIONS = dataclasses.replace(
+    EXACT,
+    heads=24,
+    core=(24,),
+    event_keys=("message", "stimulus"),
+    event_values=(),
+    head=(256, 256),
+)
+"""Finds events by their words, too: what do the stimuli have in common that a word was said of?"""
 V1, TABLE3 = GameConfig("MetaRG-v1"), GameConfig(shots=(1, 2, 4), samples=(1, 4, 16))
 QUICK = Config(
     game=V1,
@@ -157,6 +166,15 @@ CPU_EXACT = dataclasses.replace(
     auxiliary="none",
     network=EXACT,
 )
+CPU_SECTIONS = dataclasses.replace(
+    CPU_EXACT,
+    game=WITHHELD,
+    observations=2_048_000,
+    log_lines=8,
+    unseen_samples=(),
+    network=SECTIONS,
+    agent=dataclasses.replace(NEXT_REWARD, updates_per_collect=4),
+)
 CPU_LSTM_V0 = dataclasses.replace(
     QUICK,
     game=GameConfig(),
@@ -164,6 +182,14 @@ CPU_LSTM_V0 = dataclasses.replace(
     observations=2_304_000,
     log_lines=18,
     evaluation_episodes=1024,
+)
+# The paper's agent at a size for a laptop. Each flag of what `cpu-lstm-v0` changes is a row.
+CPU_ABLATION = Config(
+    seeds=3,
+    observations=384_000,
+    log_lines=3,
+    network=dataclasses.replace(LSTM, residual=False, compare=()),
+    evaluation_episodes=256,
 )
 # One row of the table; the others by --network.memory esbn and dcem.
 CPU_TABLE2 = dataclasses.replace(
@@ -202,6 +228,8 @@ CPU_FIGURE9 = dataclasses.replace(
 PRESETS = {
     "quick": QUICK,
     "cpu-exact": CPU_EXACT,
+    "cpu-sections": CPU_SECTIONS,
+    "cpu-ablation": CPU_ABLATION,
     "cpu-lstm-v0": CPU_LSTM_V0,
     # Without shortcuts nothing rewards a first step towards binding: fewer values make it easier.
     "cpu-lstm-v1": dataclasses.replace(

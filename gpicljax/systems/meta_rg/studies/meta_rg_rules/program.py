@@ -28,7 +28,7 @@ from gpicljax.runtime import (
 from gpicljax.systems.meta_rg.experts.listeners import baseline_rules
 from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed, pair_accuracies
 from gpicljax.systems.meta_rg.measures.rules import Cell, best_rule, panel_rules, rule_player
-from gpicljax.systems.meta_rg.studies.game_config import GameConfig
+from gpicljax.systems.meta_rg.studies.game_config import WITHHELD, GameConfig
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 
 Shares = dict[str, np.ndarray]
@@ -144,11 +144,10 @@ def report(outcome: RunResult) -> Report:
     return Report(join_paragraphs(*parts), {cell_name(cell): x for cell, x in measured.items()})
 
 
-V2 = GameConfig("MetaRG-v2", min_values=3, shots=(2,), samples=(16,))
 PRESETS = {
     "quick": Config(),
     "table2": Config(game=GameConfig(max_values=3)),
-    "sections": Config(game=V2),
+    "sections": Config(game=WITHHELD),
 }
 
 

@@ -1,5 +1,6 @@
 """A memory that plans: steps are unrolled, whole or in parts; grids whose moves are known."""
 
+import dataclasses
 import functools
 
 import jax
@@ -75,6 +76,26 @@ def test_it_plans_from_what_it_has_seen_with_weights_untrained():
         still = AgentInput(seen, jnp.array([-1]), jnp.zeros(1))
         output, _ = network.step(params, carry, still, jnp.zeros(1, bool))
         assert int(output.logits[0].argmax()) in best, (cell, output.logits)
+
+
+def test_an_index_decides_until_an_action_has_led_elsewhere():
+    inputs, _ = inputs_of(jax.random.key(0))
+    here = jnp.zeros_like(inputs.observation["now"])
+    sizes = dataclasses.replace(SMALL, slots=40)
+    params = planning_network(*space(), sizes).init(
+        jax.random.key(1), jax.tree.map(lambda x: x[0], inputs)
+    )
+
+    def logits(reached, sweeps):
+        places = {"now": reached, "before": here, "reached": reached}
+        seen = inputs._replace(observation=inputs.observation | places)
+        network = planning_network(*space(), dataclasses.replace(sizes, sweeps=sweeps))
+        return network.unroll(params, None, seen, None)[0].logits
+
+    np.testing.assert_array_equal(logits(here, 1), logits(here, 3))
+    one, three = (logits(here.at[5:].set(1), sweeps) for sweeps in (1, 3))
+    np.testing.assert_array_equal(one[:5], three[:5])
+    assert (one[-1] != three[-1]).any()
 
 
 def test_gradients_are_finite_and_reach_every_parameter():

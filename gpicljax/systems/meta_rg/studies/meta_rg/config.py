@@ -183,14 +183,6 @@ CPU_LSTM_V0 = dataclasses.replace(
     log_lines=18,
     evaluation_episodes=1024,
 )
-# The paper's agent at a size for a laptop. Each flag of what `cpu-lstm-v0` changes is a row.
-CPU_ABLATION = Config(
-    seeds=3,
-    observations=384_000,
-    log_lines=3,
-    network=dataclasses.replace(LSTM, residual=False, compare=()),
-    evaluation_episodes=256,
-)
 # One row of the table; the others by --network.memory esbn and dcem.
 CPU_TABLE2 = dataclasses.replace(
     CPU_LSTM_V0,
@@ -229,7 +221,6 @@ PRESETS = {
     "quick": QUICK,
     "cpu-exact": CPU_EXACT,
     "cpu-sections": CPU_SECTIONS,
-    "cpu-ablation": CPU_ABLATION,
     "cpu-lstm-v0": CPU_LSTM_V0,
     # Without shortcuts nothing rewards a first step towards binding: fewer values make it easier.
     "cpu-lstm-v1": dataclasses.replace(

@@ -50,7 +50,7 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
 )
 
 _MIXED: Any = tuple(own_tests("mixture"))
-SHIPPED = {"mixture:dpt": "in_context_rl_mixture"}
+SHIPPED = {"mixture:clone": "in_context_rl_mixture"}
 """The agents that come with the package: folder in `gpicljax/models` by FAMILY:LEARNER."""
 
 

@@ -180,7 +180,9 @@ class EventStore(nn.Module):
         nothing = (rest / total).swapaxes(1, 2)
         parts = [means.reshape(*nothing.shape[:2], -1), nothing]
         if self.metric == "distance":
-            squares = jnp.einsum("bhtn,bne->bthe", weights, jnp.square(events))
+            # An event that is not visible may be anything: its square times 0 has to be 0.
+            bounded = jnp.clip(events, -1e18, 1e18)
+            squares = jnp.einsum("bhtn,bne->bthe", weights, jnp.square(bounded))
             squares = squares / total.swapaxes(1, 2)[..., None]
             now = fresh[:, :, None]
             gaps = jnp.log(jnp.maximum(squares + now * (now - 2 * means), 0) + TINY) / 4

@@ -201,11 +201,8 @@ CPU_TABLE3 = dataclasses.replace(
     evaluation_episodes=64,
     network=dataclasses.replace(EVENTS, slots=128),
 )
-PAPER_TABLE2 = Config(seeds=3, game=GameConfig(max_values=3))
-PAPER_TABLE3 = Config(game=TABLE3, observations=5_000_000, log_lines=157)
 # Four stimuli to choose from, or none: appendix E.3, whose budget is not told.
 FIGURE9 = GameConfig(shots=(2,), num_distractors=3)
-PAPER_FIGURE9 = Config(seeds=5, game=FIGURE9, observations=2_000_000, log_lines=63)
 CPU_FIGURE9 = dataclasses.replace(
     CPU_LSTM_V0,
     seeds=3,
@@ -229,9 +226,9 @@ PRESETS = {
     "cpu-table2": CPU_TABLE2,
     "cpu-table3": CPU_TABLE3,
     "cpu-figure9": CPU_FIGURE9,
-    "paper-figure9": PAPER_FIGURE9,
-    "paper-table2": PAPER_TABLE2,
-    "paper-table3": PAPER_TABLE3,
+    "paper-figure9": Config(seeds=5, game=FIGURE9, observations=2_000_000, log_lines=63),
+    "paper-table2": Config(seeds=3, game=GameConfig(max_values=3)),
+    "paper-table3": Config(game=TABLE3, observations=5_000_000, log_lines=157),
 }
 
 

@@ -197,12 +197,8 @@ def measures_of(
             max_values=jnp.asarray(max_values, jnp.int32),
             samples=jnp.where(samples > 0, samples, env_params.samples),
         )
-        heard, zero, never = (
-            jnp.int32(CHANNELS.index("episode")),
-            jnp.zeros(()),
-            jnp.zeros((), bool),
-        )
-        return games(key, params, other, heard, zero, never, wide)
+        heard = jnp.int32(CHANNELS.index("episode"))
+        return games(key, params, other, heard, jnp.zeros(()), jnp.zeros((), bool), wide)
 
     def rules(key: jax.Array, params: ArrayTree, env_params: Params) -> Games:
         """The greedy agent's very games, decided by every rule: no decision changes a game."""

@@ -389,7 +389,10 @@ def of_one_agent(space: Space, count: int) -> Space:
 
 
 def flat_parts(space: Space) -> tuple[int, ...]:
-    """Returns the sizes of the parts of `flatten(space, value)`: an integer each, or a number."""
+    """Returns the sizes of the parts of `flatten(space, value)`.
+
+    The one-hot code of an integer is a part; so is each number of a box, of size 1.
+    """
     if isinstance(space, Discrete):
         return (space.n,)
     if isinstance(space, MultiDiscrete):

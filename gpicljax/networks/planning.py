@@ -7,8 +7,8 @@ weights that are learnt over all tasks. What is worth going to (pay, ends, and t
 worth of finding out) is read from the sums by layers that all situations share. Some steps of value
 iteration follow, and the values of the actions here are most of the logits.
 
-Until an action has led elsewhere there is nothing to plan, as on bandits: an index of each action,
-from its own sums and the time that is left, is the logits then.
+Until an action has led elsewhere there is nothing to plan, as on bandits. The logits are then an
+index of each action, from its own sums and the time that is left.
 
 Value iteration is built in, and is no finding of training. What is learnt is what the world does
 where it was not seen yet, what is worth exploring, and how far to trust either. It presumes

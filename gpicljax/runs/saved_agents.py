@@ -312,8 +312,8 @@ def shipped_model(name: str) -> Path:
     is a world model and policy of 826,230 parameters, its autoencoder included, of mazes of 7 x 7,
     which it has learnt to walk and to foresee from pictures of 32 x 32, by `python
     experiments/maze_world.py`. `in_context_rl_mixture` learns bandits, lakes and corridors within
-    200 actions, by `python experiments/in_context_rl_train.py --family mixture`.
-    `byte_stream_quick` learns what bytes stand for within a stream, by `python
+    200 actions, by `python experiments/in_context_rl_train.py --family mixture`, then with
+    `--learner clone`. `byte_stream_quick` learns what bytes stand for within a stream, by `python
     experiments/gradual_learning.py`.
 
     Raises:

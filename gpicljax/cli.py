@@ -6,6 +6,7 @@
     gpicljax profile
     gpicljax environments MazeWorld-v0
     gpicljax play MazeWorld-v0
+    gpicljax watch meta_rg_exact
     gpicljax serve ByteStream-v0
 
 Each command has its own `--help`. A command's modules are imported when it is called.
@@ -83,6 +84,13 @@ def play(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
+def watch(arguments: Sequence[str]) -> int:
+    """Writes the page of an agent's episode and opens it: `gpicljax watch AGENT [AGENT ...]`."""
+    from gpicljax.play.command import watch
+
+    return watch(arguments)
+
+
 def serve(arguments: Sequence[str]) -> int:
     """Serves an environment of bytes to learners over a socket: `gpicljax serve ID`."""
     from gpicljax.serve.command import main, one_thread
@@ -132,6 +140,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "runs": runs,
     "profile": profile,
     "play": play,
+    "watch": watch,
     "serve": serve,
     "environments": environments,
 }

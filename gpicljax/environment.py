@@ -470,6 +470,13 @@ class Environment(Generic[Params, Task, State]):
         """
         return ()
 
+    @property
+    def match(self) -> str | None:
+        """`"module:function"`, which returns the `play.Match` of an environment and its params: who
+        plays beside a person, and how an episode is drawn. None: nobody, in words and pictures.
+        """
+        return None
+
     # Optional abilities ----------------------------------------------------------------------
 
     @property

@@ -121,6 +121,11 @@ class DarkGrid(Environment[Params, Task, State]):
         return jnp.stack([jnp.minimum(number // task.size, task.size - 1), number % task.size])
 
     @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.in_context_rl.figures:match"
+
+    @property
     def controls(self) -> tuple[tuple[str, str], ...]:
         """See `Environment.controls`."""
         return (

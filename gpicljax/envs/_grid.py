@@ -135,6 +135,11 @@ class GridWorld(Environment[Params, Task, State]):
             f"{self.name} has no letters(task), which is to return the grid, one string a row"
         )
 
+    @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.in_context_rl.figures:match"
+
     def describe(self, state: State, task: Task) -> str:
         """Position, step, the map with the position in brackets, and how slippery it is."""
         row, column = int(state.row), int(state.column)

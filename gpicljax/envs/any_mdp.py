@@ -316,6 +316,11 @@ class AnyMDP(Environment[Params, Task, State]):
             "over": task.over,
         }
 
+    @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.in_context_rl.figures:match"
+
     def describe(self, state: State, task: Task) -> str:
         """Returns the state, the step, and where every action leads to most likely."""
         knowledge = self.privileged(state, task)

@@ -160,6 +160,11 @@ class BernoulliBandit(Environment[Params, Task, State]):
         best_arm = jnp.argmax(task.probabilities).astype(jnp.int32)
         return {"probabilities": task.probabilities, "best_arm": best_arm}
 
+    @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.in_context_rl.figures:bandit_match"
+
     def describe(self, state: State, task: Task) -> str:
         """Returns the pulls made and every arm's success probability, in one line."""
         arms = ", ".join(f"{chance:.2f}" for chance in np.asarray(task.probabilities))

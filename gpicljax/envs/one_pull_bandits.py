@@ -214,6 +214,11 @@ class OnePullBandit(Bandit[Params, Task]):
         best_arm = jnp.argmax(self.means(task)).astype(jnp.int32)
         return {"chances": task.chances, "payments": task.payments, "best_arm": best_arm}
 
+    @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.in_context_rl.figures:match"
+
     def describe(self, state: State, task: Task) -> str:
         """Returns whether an arm was pulled, and every arm's chance and payment, in one line."""
         noise = f", give or take {float(task.noise):.2f}" if float(task.noise) else ""

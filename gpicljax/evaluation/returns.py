@@ -216,6 +216,7 @@ def record_episode(
     *,
     max_steps: int,
     env_params: ArrayTree = None,
+    privileged: bool = False,
 ) -> Episode:
     """Plays the first episode of a trial and keeps all of it, for films and pages.
 
@@ -226,6 +227,7 @@ def record_episode(
       params: its parameters.
       max_steps: length after which the episode is cut off.
       env_params: distribution over tasks; the environment's default if None.
+      privileged: whether the agent is shown what is privileged.
 
     Example:
       >>> import gpicljax, jax
@@ -237,7 +239,7 @@ def record_episode(
       >>> jax.tree.leaves(episode.states)[0].shape, episode.rewards.shape
       ((21,), (20,))
     """
-    vec = single_trial_batch(env, 1, max_steps)
+    vec = single_trial_batch(env, 1, max_steps, privileged=privileged)
     start = start_rollout(key, vec, agent, env_params)
     played = play(vec, agent, params, start, max_steps=max_steps, keep=keep_episode_step)
     return first_episode(start, played)

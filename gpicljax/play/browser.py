@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 import json
-import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gpicljax.play.game import Picture, PlaySession
-from gpicljax.viz.episode_page import STYLE
+import numpy as np
 
+from gpicljax.play.drawing import Drawing
+from gpicljax.play.game import PlaySession
+from gpicljax.viz.episode_page import fill_page, side_by_side
+
+_LIVE = Path(__file__).with_name("live.html")
 _NAMES = ("127.0.0.1", "localhost", "::1")
 _REFUSAL = f"This page answers requests for {', '.join(_NAMES)} alone, from the page itself."
 
 
-def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
+def server(game: PlaySession, title: str, port: int = 0, rules: str = "") -> ThreadingHTTPServer:
     """Returns a web server on this machine only, which shows the game and takes its keys.
+
+    Args:
+      game: the game.
+      title: of the page.
+      port: 0 takes a free one.
+      rules: what is to be done, in words, below the title.
 
     Returns:
       The server, listening; `serve_forever` runs it.
@@ -29,17 +35,16 @@ def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
     Raises:
       OSError: if the port is taken.
     """
-    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    values = {"title": html.escape(title), "base": STYLE.read_text(encoding="utf-8")}
-    page = re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template).encode()
     turn = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if not self._is_local():
                 self.send_error(403, explain=_REFUSAL)
-            elif self.path in ("/", "/index.html"):
-                self._answer(page, "text/html; charset=utf-8")
+            elif self.path in _PAGES:
+                with turn:
+                    page = _PAGES[self.path](game, title, rules)
+                self._answer(page.encode(), "text/html; charset=utf-8")
             else:
                 self.send_error(404)
 
@@ -82,22 +87,44 @@ def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
 
 
 def situation(game: PlaySession) -> dict[str, Any]:
-    """Everything that the page shows, for JSON."""
-    return {
-        "pictures": {
-            name: {"uri": _data_uri(picture), "width": picture.shape[1]}
-            for name, picture in game.pictures().items()
-        },
-        "facts": game.facts(),
-        "said": game.words() if game.map_shown else "",  # it may tell what the map shows
-        "over": game.over,
+    """Returns everything that the page shows, for JSON."""
+    drawing = game.drawing()
+    others = {name: (game.drawing(name), x.rewards) for name, x in game.others.items()}
+    live = {
         "keys": game.names,
+        "over": game.over,
+        "takes": "".join(game.actions) if game.is_stream else "",
+        "players": [{"name": "you", "last": _latest(drawing)}]
+        + [{"name": name, "last": _latest(drawn)} for name, (drawn, _) in others.items()],
     }
+    rewards = [
+        {"name": name, "reward": np.asarray(drawn.rewards, float).tolist()}
+        for name, (drawn, _) in others.items()
+    ]
+    return drawing.content() | {"live": live, "others": rewards}
 
 
-def _data_uri(picture: Picture) -> str:
-    from PIL import Image
+def _latest(drawing: Drawing) -> dict[str, str]:
+    """Returns the score of a player: rewards so far, and the latest readings."""
+    readings = {name: str(texts[-1]) for name, texts in drawing.readings.items()}
+    return {"so far": f"{np.sum(drawing.rewards):+.4g}", **readings}
 
-    file = io.BytesIO()
-    Image.fromarray(picture).save(file, format="PNG", compress_level=1)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+def play_page(game: PlaySession, title: str, rules: str) -> str:
+    """Returns the page on which the game is played."""
+    drawing = game.drawing()
+    more = {"picture_title": drawing.picture_title, "stage": drawing.stage, "live": _LIVE}
+    return fill_page(title, situation(game), about={rules: ""} if rules else {}, **more)
+
+
+def replay_page(game: PlaySession, title: str, rules: str) -> str:
+    """Returns the episodes of everyone beside each other, with all that was hidden."""
+    del rules
+    pages = {
+        name or "you": game.drawing(name, whole=True).page(name or "you")
+        for name in ("", *game.others)
+    }
+    return side_by_side(title, pages)
+
+
+_PAGES = {"/": play_page, "/index.html": play_page, "/replay": replay_page}

@@ -1,9 +1,8 @@
-"""A game: an environment, an episode in progress, and the keys that act in it."""
+"""A game: an environment, an episode in progress, who plays beside, and the keys that act in it."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,45 +11,107 @@ from numpy.typing import NDArray
 
 from gpicljax import spaces
 from gpicljax.environment import Environment
-from gpicljax.rollout import HostBatch
+from gpicljax.evaluation.returns import Episode
+from gpicljax.play.drawing import Draw, Drawing, controls, describe_state, draw_episode
+from gpicljax.play.match import Player
+from gpicljax.rollout import HostBatch, as_host_agent
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Picture = NDArray[np.uint8]
 
-AGAIN, ANEW, MAP, QUIT = "r", "n", "m", "q"
-_LETTERS = "0123456789abcdefghijkloptuvwxyz"
+AGAIN, ANEW, REVEAL, QUIT = "r", "n", "m", "q"
+_STREAM_KEYS = {AGAIN: "F2", ANEW: "F4", REVEAL: "F8"}
+"""Keys that take their places where every character is a byte of the stream."""
 
 
-def controls(env: Environment, count: int) -> tuple[tuple[str, str], ...]:
-    """Returns name and key of each of an environment's `count` actions, as far as there are keys.
-
-    A wrapper may add actions to those that the environment names.
-    """
-    if len(env.controls) == count:
-        return env.controls
-    return tuple((f"action {i}", letter) for i, letter in zip(range(count), _LETTERS, strict=False))
+def is_stream(env: Environment) -> bool:
+    """Returns whether one agent reads and says bytes, `Discrete(256)` both."""
+    members = env.observation_space(), env.action_space()
+    bytes_both = all(isinstance(x, spaces.Discrete) and x.n == 256 for x in members)
+    return env.num_agents is None and bytes_both
 
 
 class NotPlayableError(ValueError):
     """The environment cannot be played by hand."""
 
 
+class Recording:
+    """An episode in progress, step by step.
+
+    Args:
+      instance: of a `HostBatch`, at the start of an episode.
+
+    Attributes:
+      seen: the observations, one for each situation.
+      actions: one for each step.
+      rewards: likewise.
+      ending: how the episode ended; empty while it goes on.
+    """
+
+    def __init__(self, instance: Any) -> None:
+        """Begins with the first situation; see the class."""
+        self.instance = instance
+        self.seen = [instance.request.timestep.observation]
+        self.rewards: list[float] = []
+        self.ending = ""
+        self.actions: list[Any] = []
+        self._states = [jax.device_get(instance.state)]
+
+    def step(self, action: Any) -> None:
+        """Acts once; nothing happens once the episode is over."""
+        if self.ending:
+            return
+        moved = self.instance.step(action)
+        self.actions.append(action)
+        self.rewards.append(float(moved.reward))
+        self.seen.append(moved.observation)
+        self._states.append(jax.device_get(self.instance.state))
+        if moved.terminated or moved.truncated:
+            self.ending = "is over" if moved.terminated else "has reached its time limit"
+
+    @property
+    def state(self) -> Any:
+        """Returns the environment's state."""
+        return self._states[-1]
+
+    def episode(self) -> Episode:
+        """Returns the episode as far as it has come."""
+        states = jax.tree.map(_stack, *self._states)
+        actions = np.asarray(self.actions, np.int32)
+        rewards = np.asarray(self.rewards)
+        task = jax.device_get(self.instance.task)
+        return Episode(task, states, actions, rewards, {}, np.int32(len(actions)))
+
+
+def _stack(*values: Any) -> NDArray[Any]:
+    """Returns leaves of states as one array; of typed keys, which NumPy does not know, objects."""
+    if not jax.dtypes.issubdtype(values[0].dtype, jax.dtypes.prng_key):
+        return np.stack(values)
+    keys = np.empty(len(values), object)
+    for i, key in enumerate(values):
+        keys[i] = key
+    return keys
+
+
 class PlaySession:
-    """An environment, an episode in progress, and what its keys do.
+    """An environment, an episode in progress, what its keys do, and who plays beside.
+
+    Everyone plays the same episode of the same task, a step for each of the person's.
 
     Args:
       env: the environment.
       params: the distribution over tasks; the environment's default if None.
       seed: of tasks and episodes.
+      players: who plays beside, by name.
+      draw: draws the episode.
+      skip: see `Match`.
 
     Attributes:
       actions: the action that each key stands for.
       names: what each key does, in words.
-      steps: of the episode.
-      reward: of the last step.
-      total: reward of the episode.
-      over: how the episode ended; empty while it goes on.
+      is_stream: whether one byte comes in and one goes out at every step.
+      revealed: whether is shown what the player does not see.
 
     Raises:
       NotPlayableError: if there are several agents, or actions are not Discrete.
@@ -65,13 +126,17 @@ class PlaySession:
       {'step': '1', 'reward': '-1', 'so far': '-1'}
     """
 
-    def __init__(self, env: Environment, params: ArrayTree = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        params: ArrayTree = None,
+        seed: int = 0,
+        players: Mapping[str, Player] | None = None,
+        draw: Draw = draw_episode,
+        skip: Callable[[Any], int | None] = lambda state: None,
+    ) -> None:
         """Starts the first episode; see the class."""
         self.env = env
-        self._params = env.default_params if params is None else params
-        self._key = jax.random.key(seed)
-        self._views = _views(env)
-        self.map_shown = len(self._views) < 2
         space = env.action_space()
         if env.num_agents is not None or not isinstance(space, spaces.Discrete):
             interface = (
@@ -80,105 +145,103 @@ class PlaySession:
             raise NotPlayableError(
                 f"{env.name} has {interface}; accepted: one agent with Discrete actions"
             )
-        pairs = controls(env, space.n)
+        self.is_stream = is_stream(env)
+        pairs = [] if self.is_stream else controls(env, space.n)
         self.actions = {key: action for action, (_, key) in enumerate(pairs)}
         self.names = {key: name for name, key in pairs}
-        self.names |= {AGAIN: "new episode", ANEW: "new task"}
-        if len(self._views) > 1:
-            self.names[MAP] = "map"
+        if self.is_stream:
+            self.actions = {chr(byte): byte for byte in range(256)}
+        commands = AGAIN, ANEW, REVEAL
+        self._commands = {_STREAM_KEYS[x] if self.is_stream else x: x for x in commands}
+        labels = "new episode", "new task", "reveal"
+        self.names |= dict(zip(self._commands, labels, strict=True))
+        self.revealed = False
+        self._draw, self._skip, self._players = draw, skip, players or {}
+        agents = {name: as_host_agent(*player[:2]) for name, player in self._players.items()}
+        self._agents, self._key = agents, jax.random.key(seed)
+        params = env.default_params if params is None else params
         # One endless trial at a time: the player says when the next one begins.
-        self._batch = HostBatch(VectorEnv(env, 1, resets="fresh", params=self._params))
+        vec = VectorEnv(env, 1, resets="fresh", params=params, privileged=bool(self._players))
+        self._batch = HostBatch(vec)
         self.start(new_task=True)
-
-    @property
-    def state(self) -> Any:
-        """The environment's state."""
-        return self._instance.state
 
     @property
     def task(self) -> Any:
         """The environment's task."""
-        return self._instance.task
+        return self.recording.instance.task
 
     def start(self, *, new_task: bool = False) -> None:
-        """Begins an episode."""
+        """Begins an episode, for everyone."""
         self._key, key = jax.random.split(self._key)
         task = None if new_task else jax.tree.map(lambda x: x[None], self.task)
-        self._instance = self._batch.start(key, task=task)[0]
-        self.steps, self.reward, self.total, self.over = 0, 0.0, 0.0, ""
+        self.recording = Recording(self._batch.start(key, task=task)[0])
+        self.others = {
+            name: Recording(self._batch.start(key, task=task)[0]) for name in self._players
+        }
+        self.revealed = False
+        self._skip_on()
 
     def compile(self) -> None:
         """Compiles all that keys bring about, which would keep the first of them waiting."""
         self._batch.compile(self._key, np.int32(0))
         self._batch.start(self._key, task=jax.tree.map(lambda x: x[None], self.task))
-        for view in self._views.values():
-            view(self.state, self.task)
-        self.words()
+        self._answers()
+        self.drawing()
 
     def press(self, key: str) -> None:
         """Does what a key stands for; keys that stand for nothing do nothing."""
-        if key in (AGAIN, ANEW):
-            self.start(new_task=key == ANEW)
-        elif key == MAP and MAP in self.names:
-            self.map_shown = not self.map_shown
+        command = self._commands.get(key)
+        if command in (AGAIN, ANEW):
+            self.start(new_task=command == ANEW)
+        elif command == REVEAL:
+            self.revealed = not self.revealed
         elif key in self.actions and not self.over:
-            moved = self._instance.step(np.int32(self.actions[key]))
-            self.reward = float(moved.reward)
-            self.steps, self.total = self.steps + 1, self.total + self.reward
-            if moved.terminated or moved.truncated:
-                ending = "is over" if moved.terminated else "has reached its time limit"
-                self.over = f"The episode {ending}. {AGAIN}: another one, {ANEW}: a new task."
+            self._act(self.actions[key])
+            self._skip_on()
 
-    def pictures(self) -> dict[str, Picture]:
-        """Returns the pictures by name, `uint8[H, W, 3]` each; the map only while it is asked
-        for.
+    def _act(self, action: int) -> None:
+        answers = self._answers()
+        self.recording.step(np.int32(action))
+        for name, answer in answers.items():
+            self.others[name].step(answer)
+
+    def _skip_on(self) -> None:
+        """Goes on to where there is something to choose."""
+        while not self.over and (action := self._skip(self.recording.state)) is not None:
+            self._act(action)
+
+    def _answers(self) -> dict[str, Any]:
+        """Returns the actions of those who play beside and whose episodes go on."""
+        playing = {name: x for name, x in self.others.items() if not x.ending}
+        return {name: self._agents[name]({0: x.instance.request})[0] for name, x in playing.items()}
+
+    @property
+    def over(self) -> str:
+        """How the episode ended, in words; empty while it goes on."""
+        again, anew = list(self._commands)[:2]
+        ending = self.recording.ending
+        return ending and f"The episode {ending}. {again}: another one, {anew}: a new task."
+
+    def drawing(self, name: str = "", *, whole: bool = False) -> Drawing:
+        """Returns what there is to see of the player's episode, or of another's.
+
+        Args:
+          name: of another player.
+          whole: whether the episode is shown from its start, with what was hidden.
         """
-        shown = [*self._views.items()][: None if self.map_shown else 1]
-        return {name: np.asarray(view(self.state, self.task)) for name, view in shown}
+        recording = self.others[name] if name else self.recording
+        revealed = self.revealed or whole
+        return self._draw(self.env, recording.episode(), revealed=revealed, last_only=not whole)
 
     def facts(self) -> dict[str, str]:
         """Returns the numbers to show beside them."""
+        rewards = self.recording.rewards
         return {
-            "step": str(self.steps),
-            "reward": f"{self.reward:+.4g}",
-            "so far": f"{self.total:+.4g}",
+            "step": str(len(rewards)),
+            "reward": f"{rewards[-1] if rewards else 0:+.4g}",
+            "so far": f"{sum(rewards):+.4g}",
         }
 
     def words(self) -> str:
-        """Returns the situation in words, or the observation where there is nothing else to
-        show.
-        """
-        with contextlib.suppress(NotImplementedError):
-            return self.env.describe(self.state, self.task)
-        if self._views:
-            return ""
-        observation = self._instance.request.timestep.observation
-        paths, _ = jax.tree_util.tree_flatten_with_path(observation)
-        parts = [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in paths]
-        return "\n".join(f"{name or 'observation'}: {np.asarray(x).tolist()}" for name, x in parts)
-
-
-def _views(env: Environment) -> dict[str, Callable[[Any, Any], jax.Array]]:
-    """Returns the compiled views of an environment by name; none where it is shown in words."""
-    views: dict[str, Callable[[Any, Any], jax.Array]] = {}
-    space = env.observation_space()
-    if _is_picture(space):
-        views["what the agent sees"] = env.observe
-    elif isinstance(space, spaces.Dict):
-        for name, entry in space.items:
-            if _is_picture(entry):
-                views["what the agent sees"] = lambda state, task, name=name: env.observe(
-                    state, task
-                )[name]
-    if env.can_render:
-        views["from above" if views else "picture"] = env.render
-    return {name: jax.jit(view) for name, view in views.items()}
-
-
-def _is_picture(space: spaces.Space) -> bool:
-    return (
-        isinstance(space, spaces.Box)
-        and len(space.shape) == 3
-        and space.shape[-1] == 3
-        and space.jax_dtype == np.uint8
-    )
+        """Returns the situation in words."""
+        return describe_state(self.env, self.recording.state, self.task)

@@ -18,6 +18,9 @@ from gpicljax.checks import check_at_least
 from gpicljax.play.game import QUIT, Picture, PlaySession
 
 _SEQUENCES = {"A": "ArrowUp", "B": "ArrowDown", "C": "ArrowRight", "D": "ArrowLeft"}
+_LEAVE = ("\x03", "\x04", "")
+"""Ctrl-C, Ctrl-D and the input's end."""
+_PAID = {-1: "-", 0: " ", 1: "+"}
 _SIGNS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→"}
 
 
@@ -65,7 +68,10 @@ def _sixth(level: int) -> int:
 
 def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = True) -> str:
     """Returns a screenful: the pictures side by side, or words, then the numbers and the keys."""
-    pictures = list(game.pictures().values())
+    if game.is_stream:
+        return stream_screen(game, columns)
+    drawing = game.drawing()
+    pictures = [] if drawing.frames is None else list(drawing.frames)
     keys = {_SIGNS.get(key, key): label for key, label in game.names.items()} | {QUIT: "quit"}
     # Words stay with their keys where lines are wrapped.
     pairs = ["\xa0".join([key, *label.split()]) for key, label in keys.items()]
@@ -85,6 +91,34 @@ def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = T
     tall = max(len(block) for block in blocks)
     rows = ["  ".join(b[i] if i < len(b) else "" for b in blocks) for i in range(tall)]
     return _whole([*rows, *below])
+
+
+def stream_screen(game: PlaySession, columns: int) -> str:
+    """Returns the last columns of a stream of bytes, as the challenge's document prints them."""
+    recording, room = game.recording, max(8, columns - 10)
+    end = len(recording.seen)
+    start = max(0, end - room)
+    rows = {
+        "Input": "".join(printable(int(byte)) for byte in recording.seen),
+        "Output": "".join(printable(int(byte)) for byte in recording.actions),
+        "Reward": "".join(_PAID.get(int(reward), "?") for reward in recording.rewards),
+    }
+    lines = [f"{name:<7}: {row[start:end]}" for name, row in rows.items()]
+    state = "The stream is over." if game.over else "Type a byte; space is silence."
+    total = f"{sum(recording.rewards):+g}"
+    about = f"step {end - 1}   so far {total}   {state}   Ctrl-C: quit"
+    return _whole([*lines, "", about])
+
+
+def printable(byte: int) -> str:
+    """Returns a byte as one character: itself where it can be read, else a full stop in the middle.
+
+    Example:
+      >>> printable(65), printable(32), printable(10)
+      ('A', ' ', '·')
+    """
+    character = chr(byte)
+    return character if character.isprintable() else "·"
 
 
 def _whole(lines: list[str]) -> str:
@@ -120,9 +154,11 @@ def play_in_terminal(
         columns, lines = size()
         write(screen(game, columns, lines, true_colour=true_colour))
         key = read_key(read)
-        if key in (QUIT, "\x03", "\x04", ""):
+        if key in _LEAVE or (key == QUIT and not game.is_stream):
             return
-        game.press(key)
+        # The name of a key, such as an arrow, is no byte.
+        if not game.is_stream or len(key) == 1:
+            game.press(key)
 
 
 def read_key(read: Callable[[], str]) -> str:

@@ -37,7 +37,7 @@ import numpy as np
 
 from gpicljax import agents, registration, spaces
 from gpicljax.agents.acting import Params
-from gpicljax.agents.algorithm import greedy_agent, is_known
+from gpicljax.agents.algorithm import agent_spaces, greedy_agent, is_known
 from gpicljax.agents.language_agent import LanguageModelConfig
 from gpicljax.checks import check, check_choice, unknown_choice
 from gpicljax.environment import Environment
@@ -83,6 +83,14 @@ class LoadedAgent(NamedTuple):
     agent: Agent
     params: Any
     info: dict[str, Any]
+
+    def network(self) -> Network | None:
+        """Returns the network of an agent whose settings make one; None otherwise."""
+        settings = from_json(
+            agents.get_algorithm(self.info["algorithm"]).network, self.info["network"]
+        )
+        make = getattr(settings, "network", None)
+        return None if make is None else make(*agent_spaces(self.env))
 
     def __repr__(self) -> str:
         """Returns one line: the algorithm, its size and the environment."""

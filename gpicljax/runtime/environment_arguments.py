@@ -17,10 +17,22 @@ from gpicljax.runs.arguments import user_path, whole_number
 from gpicljax.runs.config import assignments
 
 
-def add_environment_arguments(parser: ArgumentParser, example: str, *, needed: bool = True) -> None:
-    """Adds the id, static options, params, a curriculum and a seed to a command line."""
+def add_environment_arguments(
+    parser: ArgumentParser, example: str, *, needed: bool = True, flag: str | None = None
+) -> None:
+    """Adds the id, static options, params, a curriculum and a seed to a command line.
+
+    Args:
+      parser: of the command line.
+      example: an id.
+      needed: whether there must be an id.
+      flag: by which the id is given; by its place if None.
+    """
     help_text = f"a registered id, such as {example}"
-    parser.add_argument("env_id", metavar="ID", nargs=None if needed else "?", help=help_text)
+    if flag is not None:
+        parser.add_argument(flag, dest="env_id", metavar="ID", help=help_text)
+    else:
+        parser.add_argument("env_id", metavar="ID", nargs=None if needed else "?", help=help_text)
     for flag, help_text in (
         ("--set", "static options"),
         ("--params", "the distribution over tasks"),

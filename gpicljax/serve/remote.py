@@ -20,7 +20,7 @@ import numpy as np
 
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
-from gpicljax.play.stream import is_stream
+from gpicljax.play.game import is_stream
 from gpicljax.rollout import GIVE_UP, ActionRequest
 from gpicljax.runtime.signals import StopRequest
 

@@ -21,7 +21,8 @@ from gpicljax.viz.films import Frames
 TILES = 64
 """Frames in one picture."""
 
-STYLE = Path(__file__).with_name("page.css")
+_HERE = Path(__file__).parent
+STYLE = _HERE / "page.css"
 """What all pages look like, for a place `{{base}}` within their style."""
 
 
@@ -31,7 +32,7 @@ class Stage(NamedTuple):
     Attributes:
       file: the pieces of the page, each below a line `<!-- place -->`: `style`, `views` (figures),
         `readings` (of a list of definitions) and `script`, which may add functions to `more`,
-        called at every step.
+        called at every step, and to `loads`, called whenever there are new data.
       data: what the script reads, for JSON.
       chapters: `int[C]`, ascending, the steps at which the keys page up and page down stop.
       chapter: what begins at such a step, for the legend of the keys.
@@ -51,16 +52,9 @@ def episode_page(
     *,
     title: str,
     about: JsonObject | None = None,
-    words: Sequence[str] | None = None,
-    frames: Frames | None = None,
-    frame_steps: ArrayLike | None = None,
-    actions: Sequence[str] | None = None,
-    advice: Sequence[str] | None = None,
-    rewards: ArrayLike | None = None,
-    readings: Mapping[str, Sequence[str]] | None = None,
-    quality: int = 80,
     picture_title: str = "Seen",
     stage: Stage | None = None,
+    **episode: Any,
 ) -> str:
     """Returns a page that shows an episode step by step: pictures, words and rewards.
 
@@ -70,6 +64,32 @@ def episode_page(
     Args:
       title: of the page.
       about: facts to put below the title, by name.
+      picture_title: what the frames show.
+      stage: what else is drawn of the episode.
+      **episode: what is shown of it, as `episode_content` takes it.
+
+    Raises:
+      ValueError: as `episode_content`.
+    """
+    content = episode_content(stage=stage, **episode)
+    return fill_page(title, content, about=about, picture_title=picture_title, stage=stage)
+
+
+def episode_content(
+    *,
+    words: Sequence[str] | None = None,
+    frames: Frames | None = None,
+    frame_steps: ArrayLike | None = None,
+    actions: Sequence[str] | None = None,
+    advice: Sequence[str] | None = None,
+    rewards: ArrayLike | None = None,
+    readings: Mapping[str, Sequence[str]] | None = None,
+    quality: int = 80,
+    stage: Stage | None = None,
+) -> dict[str, Any]:
+    """Returns what the script of a page reads, for JSON.
+
+    Args:
       words: T + 1 descriptions of the situation, as `Environment.describe` gives them, or None.
       frames: `uint8[F, H, W, 3]`, or None where there is nothing to be seen.
       frame_steps: `int[F]`, ascending from 0, the steps that the frames belong to, beside words;
@@ -80,7 +100,6 @@ def episode_page(
       readings: what else there is to read, by name, T + 1 words or numbers each.
       quality: of the frames, 1 .. 100, or 100 for no loss at all. At 80 a frame of 128 x 128 pixels
         takes 3 to 6 kilobytes.
-      picture_title: what the frames show.
       stage: what else is drawn of the episode.
 
     Raises:
@@ -113,7 +132,7 @@ def episode_page(
     height, width = frames.shape[1:3]
     tile_height, tile_width = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
     sheets = [frames[i : i + TILES] for i in range(0, len(frames), TILES)]
-    content = {
+    return {
         "last": situations - 1,
         "width": width,
         "height": height,
@@ -127,29 +146,77 @@ def episode_page(
         "reward": None if paid is None else _round_all(paid),
         "actions": None if actions is None else list(actions),
         "advice": None if advice is None else list(advice),
+        "names": list(readings),
         "readings": [[_to_json_value(value) for value in texts] for texts in readings.values()],
         "chapters": chapters.tolist(),
         **(stage.data if stage else {}),
     }
-    facts = (html.escape(f"{name} {value}") for name, value in (about or {}).items())
-    # "</script>" in a name must not end the script.
-    data = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    boxes = (f"    <div><dt>{html.escape(name)}</dt><dd></dd></div>\n" for name in readings)
-    values = {
-        "base": STYLE.read_text(encoding="utf-8"),
-        "title": html.escape(title),
-        "about": "".join(f"<span>{fact}</span>" for fact in facts),
-        "seen": html.escape(picture_title),
-        "width": str(width),
-        "height": str(height),
-        "data": data,
-        "more": "".join(boxes),
-        **dict.fromkeys(("style", "views", "readings", "script"), ""),
-        "chapter": html.escape(stage.chapter if stage else ""),
-        **(page_parts(stage.file) if stage else {}),
-    }
-    template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
-    page = re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)
+
+
+def fill_page(
+    title: str,
+    content: JsonObject,
+    *,
+    about: JsonObject | None = None,
+    picture_title: str = "Seen",
+    stage: Stage | None = None,
+    live: Path | None = None,
+) -> str:
+    """Returns the page of an episode.
+
+    Args:
+      title: of the page.
+      content: what its script reads, as `episode_content` returns it.
+      about: facts to put below the title, by name.
+      picture_title: what the frames show.
+      stage: what else is drawn of the episode.
+      live: pieces of a page whose episode is being played, as of `Stage.file`, `dock` and
+        `connect` beside them; None where it is over.
+    """
+    facts = (html.escape(f"{name} {value}".strip()) for name, value in (about or {}).items())
+    boxes = (f"    <div><dt>{html.escape(name)}</dt><dd></dd></div>\n" for name in content["names"])
+    drawn = page_parts(stage.file) if stage else {}
+    played = page_parts(live) if live else {}
+    places = "style", "views", "readings", "script", "dock", "connect"
+    return fill_template(
+        "episode_page.html",
+        title=html.escape(title),
+        about="".join(f"<span>{fact}</span>" for fact in facts),
+        seen=html.escape(picture_title),
+        width=str(content["width"]),
+        height=str(content["height"]),
+        # "</script>" in a name must not end the script.
+        data=json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        more="".join(boxes),
+        chapter=html.escape(stage.chapter if stage else ""),
+        **{place: drawn.get(place, "") + played.get(place, "") for place in places},
+    )
+
+
+def side_by_side(title: str, pages: Mapping[str, str]) -> str:
+    """Returns one page that shows several pages of episodes, by name, led by one slider."""
+    frames = (
+        f'    <iframe title="{html.escape(name)}" sandbox="allow-scripts" '
+        f'srcdoc="{html.escape(page)}"></iframe>\n'
+        for name, page in pages.items()
+    )
+    return fill_template(
+        "side_by_side.html", title=html.escape(title), pages="".join(frames), chapter=""
+    )
+
+
+def fill_template(name: str, **values: str) -> str:
+    """Returns a template of this folder with values, the player and the pages' style in it."""
+    player = page_parts(_HERE / "player.html")
+    values = {"base": STYLE.read_text(encoding="utf-8"), **player, **values}
+
+    def fill(text: str) -> str:
+        return re.sub(r"\{\{(\w+)\}\}", lambda place: fill_once(place[1]), text)
+
+    def fill_once(place: str) -> str:
+        return fill(values[place]) if place in player else values[place]
+
+    page = fill((_HERE / name).read_text(encoding="utf-8"))
     return page.encode("utf-8", "replace").decode()  # half a surrogate pair is no character
 
 

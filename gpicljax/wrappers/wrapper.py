@@ -173,6 +173,13 @@ class Wrapper(Environment[Params, Task, State]):
         return False
 
 
+def innermost(env: Environment) -> Environment:
+    """Returns the environment within all wrappers."""
+    while isinstance(env, Wrapper):
+        env = env.env
+    return env
+
+
 @dataclasses.dataclass(frozen=True)
 class ActionRepeat(Wrapper[Params, Task, State]):
     """Every action is taken several times, or until the episode ends; rewards add up.

@@ -23,7 +23,8 @@ from gpicljax.evaluation.tables import (
     results_table,
     seeds_legend,
 )
-from gpicljax.play.replay import write_replay
+from gpicljax.play.drawing import draw_episode as draw_plainly
+from gpicljax.play.drawing import write_replay
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS
@@ -287,14 +288,15 @@ def draw_episode(outcome: RunResult) -> str:
     config, env = outcome.config, outcome.program.more
     agent_name, episode_of_seeds = outcome.first_sound(outcome.measured[TRAINED]["greedy"].look)
     episode = jax.tree.map(lambda x: x[0], episode_of_seeds)
-    stage = None
+    drawing = draw_plainly(env, episode)
     if is_bandit(env):
-        is_step = slice(int(episode.length))
         arms, means = env.action_space().n, arm_means(env, episode.task)
-        stage = arms_stage(episode.actions[is_step], episode.rewards[is_step], arms, means)
+        taken = episode.actions[: int(episode.length)]
+        drawing = drawing._replace(stage=arms_stage(taken, drawing.rewards, arms, means))
+    page = write_replay(outcome, drawing, agent_name)
     if not config.film_frames or not env.can_render:
         none = f"{config.env} draws no pictures" if config.film_frames else "none was asked for"
-        return f"{write_replay(outcome, env, episode, agent_name, stage=stage)} No film: {none}."
+        return f"{page} No film: {none}."
     length, total = int(episode.length), episode.rewards.sum()
     chosen = choose_frames(length, config.film_frames)
     frames = render_frames(env.render, episode.states, episode.task, chosen)
@@ -309,7 +311,7 @@ def draw_episode(outcome: RunResult) -> str:
     )
     save_figure(figure, outcome.run.figures / "episode.png")
     return (
-        f"{write_replay(outcome, env, episode, agent_name, frames=frames, frame_steps=chosen)} "
+        f"{page} "
         f"`figures/episode.gif` films it in {len(chosen)} frames; `figures/episode.png` has stills."
     )
 

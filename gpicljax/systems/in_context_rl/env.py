@@ -20,7 +20,6 @@ from gpicljax.wrappers.held_out_tasks import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
 from gpicljax.wrappers.task_mixture import TaskMixture
 from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
-from gpicljax.wrappers.wrapper import Wrapper
 
 Family = Literal[
     "two-arms",
@@ -98,13 +97,6 @@ def is_bandit(env: Environment) -> bool:
     observations = env.observation_space()
     situations = observations["now"] if isinstance(observations, spaces.Dict) else observations
     return situations == spaces.Discrete(1)
-
-
-def innermost(env: Environment) -> Environment:
-    """Returns the environment within all wrappers."""
-    while isinstance(env, Wrapper):
-        env = env.env
-    return env
 
 
 def trial_settings(actions: int, padded: bool) -> TrialSettings:

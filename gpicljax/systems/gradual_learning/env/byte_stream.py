@@ -589,6 +589,11 @@ class ByteStream(Environment[Params, Task, State]):
             "target": _encode_bytes(task, question.answer.render(_pool(), 64)),
         }
 
+    @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.gradual_learning.figures.stream_page:match"
+
     def describe(self, state: State, task: Task) -> str:
         """Returns one line: the stream's position, what is said and the right answer."""
         question, progress = state.question, state.progress

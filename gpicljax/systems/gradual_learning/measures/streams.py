@@ -142,6 +142,14 @@ class StreamSteps(NamedTuple):
     chance: Any
 
 
+def likeliest_bytes(logits: jax.Array, action: jax.Array) -> dict[str, jax.Array]:
+    """Returns `choices`, `chances` and `chance` of `StreamSteps` from logits `[T, 256]`."""
+    shares = jax.nn.softmax(logits)
+    chances, choices = jax.lax.top_k(shares, LIKELIEST)
+    chance = jnp.take_along_axis(shares, action[:, None], axis=1)[:, 0]
+    return {"choices": choices, "chances": chances, "chance": chance}
+
+
 def record_stream(
     key: jax.Array, env: ByteStream, agent: Agent, params: ArrayTree, task: Task, steps: int
 ) -> StreamSteps:
@@ -161,11 +169,9 @@ def record_stream(
 
     def stored_fields(record: Record) -> dict[str, Any]:
         state, after = record.vstate.state, record.next_timestep
-        choices = chances = chance = None
+        likely: dict[str, Any] = dict.fromkeys(("choices", "chances", "chance"))
         if isinstance(record.aux, dict) and "logits" in record.aux:
-            shares = jax.nn.softmax(record.aux["logits"])
-            chances, choices = jax.lax.top_k(shares, LIKELIEST)
-            chance = jnp.take_along_axis(shares, record.action[:, None], axis=1)[:, 0]
+            likely = likeliest_bytes(record.aux["logits"], record.action)
         return {
             "heard": record.timestep.observation,
             "said": record.action,
@@ -176,9 +182,7 @@ def record_stream(
             "row": state.solved,
             "ended": after.info["instance_ended"],
             "solved": after.info["solved"],
-            "choices": choices,
-            "chances": chances,
-            "chance": chance,
+            **likely,
         }
 
     played = play(vec, agent, params, start, max_steps=steps, keep=stored_fields, limit=steps)

@@ -27,7 +27,7 @@ from gpicljax.networks.experience import trial_spaces
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
-from gpicljax.systems.in_context_rl.env import Tasks, innermost, is_bandit
+from gpicljax.systems.in_context_rl.env import Tasks, is_bandit
 from gpicljax.systems.in_context_rl.experts import PRESUMPTIONS, Presumptions, planner, sweep
 from gpicljax.systems.in_context_rl.measures.trials import (
     TrialRecords,
@@ -37,6 +37,7 @@ from gpicljax.systems.in_context_rl.measures.trials import (
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.trial import Trial
 from gpicljax.wrappers.with_optimal_actions import SolvedTask, WithOptimalActions
+from gpicljax.wrappers.wrapper import innermost
 
 CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's context": 3}
 """Conditions of the tests of trained agents, each without one thing."""

@@ -403,6 +403,11 @@ class MazeWorld(Environment[Params, Task, State]):
             "life": state.life,
         }
 
+    @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.maze_world.figures.episode_page:match"
+
     def describe(self, state: State, task: Task) -> str:
         """Describes the agent's place and its target in words."""
         return words.describe(self.mode, self.actions, state, task)

@@ -6,10 +6,18 @@ import base64
 from collections.abc import Sequence
 from pathlib import Path
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.checks import check_array
+from gpicljax.evaluation.returns import Episode
+from gpicljax.play.drawing import Drawing, draw_episode
+from gpicljax.play.match import Match, Player
+from gpicljax.systems.maze_world.env import LANDMARK_COLOURS
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params
+from gpicljax.systems.maze_world.experts.privileged import privileged_agent
 from gpicljax.systems.maze_world.figures import trajectories as maze
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode
 from gpicljax.typing import JsonObject
@@ -57,9 +65,24 @@ def maze_episode_page(
       >>> "Two cells" in page
       True
     """
+    moments = len(np.asarray(episode.position))
+    check_array(len(np.asarray(frames)) == moments, "frames", frames, f"uint8[{moments}, H, W, 3]")
+    return pages.episode_page(
+        title=title,
+        about=about,
+        frames=frames,
+        actions=actions,
+        advice=advice,
+        rewards=episode.reward,
+        quality=quality,
+        picture_title="First person",
+        stage=map_stage(episode),
+    )
+
+
+def map_stage(episode: MazeEpisode) -> pages.Stage:
+    """Returns the map of an episode, as `map.html` draws it."""
     episode = episode.to_numpy()
-    frames, moments = np.asarray(frames), len(episode.position)
-    check_array(len(frames) == moments, "frames", frames, f"uint8[{moments}, H, W, 3]")
     data = {
         "walls": ["".join("1" if wall else "0" for wall in row) for row in episode.walls],
         "position": np.round(episode.position.astype(np.float64), 3).tolist(),
@@ -77,16 +100,53 @@ def maze_episode_page(
             "agent": maze.AGENT,
         },
     }
-    return pages.episode_page(
-        title=title,
-        about=about,
-        frames=frames,
-        actions=actions,
-        advice=advice,
-        rewards=episode.reward,
-        quality=quality,
-        picture_title="First person",
-        stage=pages.Stage(Path(__file__).with_name("map.html"), data),
+    return pages.Stage(Path(__file__).with_name("map.html"), data)
+
+
+def draw_maze(
+    env: MazeWorld,
+    episode: Episode,
+    *,
+    revealed: bool = True,
+    last_only: bool = False,
+    player: Player | None = None,
+) -> Drawing:
+    """Draws an episode; see `play.drawing.draw_episode`. The map is hidden until it is revealed."""
+    drawing = draw_episode(env, episode, revealed=revealed, last_only=last_only, player=player)
+    if env.view == "first_person":
+        drawing = drawing._replace(picture_title="First person")
+    if not revealed:
+        return drawing
+    task, moments = episode.task, slice(int(episode.length) + 1)
+    size, states = int(task.size), jax.tree.map(lambda x: np.asarray(x)[moments], episode.states)
+    known = episode.aux.get("known")  # of an expert that remembers a map
+    memory = None if known is None else np.concatenate([known, known[-1:]])[moments, :size, :size]
+    shown = MazeEpisode(
+        walls=task.walls[:size, :size],
+        position=states.position / task.cell_size,
+        heading=states.heading,
+        landmarks=task.landmarks,
+        colours=np.asarray(LANDMARK_COLOURS[: len(task.landmarks)], np.uint8),
+        command=states.command if env.mode == "navigation" else None,
+        memory=memory,
+    )
+    return drawing._replace(stage=map_stage(shown), words=None)
+
+
+def match(env: MazeWorld, params: Params) -> Match:
+    """Returns how mazes are played: beside the shipped model, and a map of what was in view."""
+    is_discrete = env.actions != "continuous"
+    program = Player(privileged_agent(env, 1.0)) if is_discrete else None
+    return Match(
+        env,
+        params,
+        draw_maze,
+        program,
+        "a map of all it has seen",
+        "maze_world_small",
+        rules="Go to the landmark whose colour is shown, then to the next: steps cost a little."
+        if env.mode == "navigation"
+        else "Landmarks add to your life or take from it. Stay alive.",
     )
 
 

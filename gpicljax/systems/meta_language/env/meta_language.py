@@ -356,6 +356,11 @@ class MetaLanguage(Environment[Params, Task, State]):
         log_probs = self.next_token_log_probs(task, state.context)
         return {"log_probs": log_probs, "order": task.order}
 
+    @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.meta_language.figures.text_page:match"
+
     def describe(self, state: State, task: Task) -> str:
         """The latest token, and the likeliest next ones with their probabilities, in one line."""
         probabilities = np.exp(np.asarray(self.next_token_log_probs(task, state.context)))

@@ -221,6 +221,32 @@ class MetaRG(Environment[Params, Task, State]):
         return 2 if self.view == "players" else None
 
     @property
+    def decisions(self) -> list[str]:
+        """The listener's decisions in words, and what it does when there is nothing to decide."""
+        if self.descriptive and not self.num_distractors:
+            return ["same", "different", "wait"]
+        places = [f"place {i + 1}" for i in range(self.num_distractors + 1)]
+        return [*places, *["absent"] * self.descriptive, "wait"]
+
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        if self.view != "listener" or self.actions != "compact":
+            return ()
+        keys = {"same": "s", "different": "d", "absent": "a", "go on": " "}
+        names = [*self.decisions[:-1], "go on"]
+        return tuple((name, keys.get(name, name.split()[-1])) for name in names)
+
+    @property
+    def match(self) -> str:
+        """See `Environment.match`."""
+        return "gpicljax.systems.meta_rg.figures.replay:match"
+
+    def tells_results(self, query: bool) -> bool:
+        """Returns whether the listener is told the result of a game of a phase."""
+        return self.rules.query_feedback or not query
+
+    @property
     def num_decisions(self) -> int:
         """D: a place for each of the K + 1 stimuli, and one more for "absent" if descriptive."""
         return self.num_distractors + 1 + self.descriptive

@@ -18,7 +18,13 @@ from gpicljax.systems.meta_rg.env.types import LISTENER, SPEAKER, State, Task
 from gpicljax.viz.episode_page import Stage
 
 
-def games_stage(env: MetaRG, episode: Episode, attention: np.ndarray | None = None) -> Stage:
+def games_stage(
+    env: MetaRG,
+    episode: Episode,
+    attention: np.ndarray | None = None,
+    *,
+    revealed: bool = True,
+) -> Stage:
     """Returns the games of an episode, as `games.html` draws them.
 
     Args:
@@ -27,6 +33,8 @@ def games_stage(env: MetaRG, episode: Episode, attention: np.ndarray | None = No
       attention: float `[G, H, G]`, the share of each of H heads that every game has when the
         listener decides in another one, G the most games of an episode; None where the listener's
         network does not say.
+      revealed: whether is drawn what the listener does not see: the structure, and of games without
+        feedback what the speaker sees, the answer and the result.
     """
     length, states = int(episode.length), episode.states
     index, stage = (x[: length + 1] for x in (states.index, states.round))
@@ -40,15 +48,20 @@ def games_stage(env: MetaRG, episode: Episode, attention: np.ndarray | None = No
         game_state = jax.tree.map(lambda x, start=start: x[start], states.game)
         step = start + env.num_rounds
         is_played, query = step < length, game >= support
-        right = bool(np.reshape(episode.rewards[step], -1)[0] > 0) if is_played else None
+        is_told = revealed or (is_played and env.tells_results(query))
+        right = (
+            bool(np.reshape(episode.rewards[step], -1)[0] > 0) if is_played and is_told else None
+        )
+        is_shown = revealed or (env.feedback and is_told)
+        speaker = game_state.speaker[: _num_speaker_stimuli(env)] if is_shown else []
         expected = listener["feedback"][step] if is_played and "feedback" in listener else []
         played.append(
             {
                 "query": int(query),
                 "number": game - support * query + 1,
-                "speaker": _values(env, game_state.speaker[: _num_speaker_stimuli(env)], task),
+                "speaker": _values(env, speaker, task),
                 "listener": _values(env, game_state.listener, task),
-                "answer": int(game_state.answer),
+                "answer": int(game_state.answer) if is_told else None,
                 "decision": decision(env, episode.actions[step]) if is_played else None,
                 "right": right,
                 "expected": _values(env, expected, task),
@@ -58,30 +71,23 @@ def games_stage(env: MetaRG, episode: Episode, attention: np.ndarray | None = No
         "game": index.tolist(),
         "round": stage.tolist(),
         "rounds": env.num_rounds,
-        "sections": task.num_values.tolist(),
-        "choices": choices(env),
-        "counts": [support, total - support],
-        "sent": states.channel[: length + 1, SPEAKER].tolist(),
+        "sections": task.num_values.tolist() if revealed else [],
+        "choices": env.decisions,
+        "counts": [support, total - support] if revealed else None,
+        "sent": states.channel[: length + 1, SPEAKER].tolist() if revealed else None,
         "heard": heard,
         "reply": states.channel[: length + 1, LISTENER].tolist() if env.listener_speaks else None,
         "expects": "feedback" in listener,
         "feedback": env.feedback,
+        "revealed": revealed,
         "games": played,
         **_pack_attention(attention, len(games)),
     }
     return Stage(Path(__file__).with_name("games.html"), data, first.tolist(), "game")
 
 
-def choices(env: MetaRG) -> list[str]:
-    """The listener's decisions in words, and what it does when there is nothing to decide."""
-    if env.descriptive and not env.num_distractors:
-        return ["same", "different", "wait"]
-    places = [f"place {i + 1}" for i in range(env.num_distractors + 1)]
-    return [*places, *["absent"] * env.descriptive, "wait"]
-
-
 def decision(env: MetaRG, action: np.ndarray) -> int:
-    """Returns the index in `choices` of an action of the listener's view, or of both players."""
+    """Returns the index in `decisions` of an action of the listener's view, or of both players."""
     return int(action[LISTENER, 0] if env.num_agents else action // sentences(env))
 
 

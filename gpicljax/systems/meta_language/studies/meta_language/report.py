@@ -15,12 +15,13 @@ from gpicljax.evaluation.icl import ICLCurve, icl_profile, log_bins
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, format_interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
-from gpicljax.play.replay import write_replay
+from gpicljax.play.drawing import write_replay
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.reading import read_json
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
+from gpicljax.systems.meta_language.figures import draw_language
 from gpicljax.systems.meta_language.measures.curves import (
     UNTRAINED,
     Curves,
@@ -234,22 +235,7 @@ def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
 def replay(outcome: RunResult) -> str:
     """Writes the page of an unseen language, token by token; returns a sentence about it."""
     chosen_seed, episode = outcome.first_sound(outcome.measured.episode)
-    length = int(episode.length)
-    came = episode.states.context[1 : length + 1, -1]
-    chances = np.exp(episode.actions[:length])
-    best = np.argsort(-chances, axis=-1)[:, :3]
-    predictions = [
-        [f"{i} ({row[i]:.0%})" for i in few] for few, row in zip(best, chances, strict=True)
-    ]
-    attainable = episode.aux["log_probs"][np.arange(length), came]
-    lost = np.cumsum(attainable - episode.rewards[:length])
-    readings = {
-        "the model expects": [*(", ".join(few) for few in predictions), "\u2013"],
-        "reward of the true distribution": ["\u2013", *(f"{x:+.2f}" for x in attainable)],
-        "lost so far, nats": [f"{x:.1f}" for x in np.append(0.0, lost)],
-    }
-    env, actions = outcome.program.more.env, [few[0] for few in predictions]
-    return write_replay(outcome, env, episode, chosen_seed, actions=actions, readings=readings)
+    return write_replay(outcome, draw_language(outcome.program.more.env, episode), chosen_seed)
 
 
 def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLRecord]:

@@ -60,6 +60,8 @@ HEAVY = (
 FILES = {
     ".".join(["gpicljax", *path.relative_to(PACKAGE).with_suffix("").parts]): path
     for path in sorted(PACKAGE.rglob("*.py"))
+    # These are the manual's files; nothing imports them.
+    if path.parent.name != "templates"
 }
 FILES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}
 TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}

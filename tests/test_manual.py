@@ -67,11 +67,12 @@ def files_of(text):
 
 TEMPLATES = sorted((ROOT / "gpicljax" / "templates").glob("*.py"))
 FILES = [(page, name) for page in PAGES for name in files_of(page.read_text())]
+# The tests among them are run by `test_new.py`.
 SAVED = [(page, name) for page, name in FILES if not name.startswith("test_")]
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
-def test_a_template_is_the_file_that_the_manual_shows(path):
+def test_a_file_that_new_writes_is_the_one_that_the_manual_shows(path):
     """Blank lines aside, of which there are fewer between the blocks of a page."""
     (page,) = [page for page, name in FILES if name == path.name]
     lines = files_of(page.read_text())[path.name].splitlines()

@@ -5,6 +5,7 @@
     gpicljax runs list
     gpicljax profile
     gpicljax environments MazeWorld-v0
+    gpicljax new environment my_maze
     gpicljax play MazeWorld-v0
     gpicljax watch meta_rg_exact
     gpicljax serve ByteStream-v0
@@ -134,6 +135,13 @@ def environments(arguments: Sequence[str]) -> int:
     return 0
 
 
+def write_files(arguments: Sequence[str]) -> int:
+    """Writes a study, an environment or a network to begin with: `gpicljax new KIND NAME`."""
+    from gpicljax.new import main
+
+    return main(arguments)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": run,
     "compile": compile_study,
@@ -143,6 +151,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "watch": watch,
     "serve": serve,
     "environments": environments,
+    "new": write_files,
 }
 
 

@@ -33,7 +33,7 @@ FLOORS = (
     {"runs"},
     {"runtime"},
     {"play", "serve"},
-    {"studies"},
+    {"studies", "new"},
     {"cli"},
     {"__main__"},
 )
@@ -60,6 +60,8 @@ HEAVY = (
 FILES = {
     ".".join(["gpicljax", *path.relative_to(PACKAGE).with_suffix("").parts]): path
     for path in sorted(PACKAGE.rglob("*.py"))
+    # These are a user's files, which `gpicljax new` copies; nothing imports them.
+    if path.parent.name != "templates"
 }
 FILES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}
 TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}

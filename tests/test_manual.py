@@ -41,12 +41,13 @@ def afterwards_as_before(monkeypatch, tmp_path):
 
 
 def run_page(page, text, folder, monkeypatch):
-    """Imports what a reader would have typed."""
+    """Imports what a reader would have typed; the files that a page saves are one module here."""
     path = folder / f"manual_{page.stem}.py"
     path.write_text(examples(text))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, path.stem, module)
+    for name in (path.stem, *(Path(file).stem for file in files_of(text))):
+        monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
 
 
@@ -64,7 +65,20 @@ def files_of(text):
     return files
 
 
-SAVED = [(page, name) for page in PAGES for name in files_of(page.read_text())]
+TEMPLATES = sorted((ROOT / "gpicljax" / "templates").glob("*.py"))
+FILES = [(page, name) for page in PAGES for name in files_of(page.read_text())]
+# The tests among them are run by `test_new.py`.
+SAVED = [(page, name) for page, name in FILES if not name.startswith("test_")]
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_a_file_that_new_writes_is_the_one_that_the_manual_shows(path):
+    """Blank lines aside, of which there are fewer between the blocks of a page."""
+    (page,) = [page for page, name in FILES if name == path.name]
+    lines = files_of(page.read_text())[path.name].splitlines()
+    marks = f"# {path.name}", f"# {path.name}, continued"
+    shown = [line for line in lines if line and line not in marks]
+    assert shown == [line for line in path.read_text().splitlines() if line]
 
 
 @pytest.mark.parametrize(("page", "name"), SAVED, ids=[name for _, name in SAVED])

@@ -128,7 +128,7 @@ def test_what_cannot_be_played_is_refused():
 
 @pytest.mark.parametrize(
     ("env_id", "words"),
-    [("BernoulliBandit-v0", "0 of 100 pulls made"), ("MetaRG-v1", "support game 1/")],
+    [("BernoulliBandit-v0", "0 of 100 pulls made"), ("MetaRG-v1", "support game 1, ")],
 )
 def test_what_draws_no_pictures_is_played_in_words(env_id, words):
     game = PlaySession(gpicljax.make(env_id))

@@ -282,26 +282,39 @@ def draw_learning(outcome: RunResult) -> None:
     )
 
 
+PAGE_FRAMES = 200
+"""Most pictures of an episode on its page."""
+
+
 def draw_episode(outcome: RunResult) -> str:
-    """Films a greedy episode of the first sound seed, and writes its page; returns a sentence."""
+    """Films a greedy episode of the first sound seed, and writes its page; returns a sentence.
+
+    The page has pictures also where no film was asked for.
+    """
     config, env = outcome.config, outcome.program.more
     agent_name, episode_of_seeds = outcome.first_sound(outcome.measured[TRAINED]["greedy"].look)
     episode = jax.tree.map(lambda x: x[0], episode_of_seeds)
-    stage = None
+    stage = frames = chosen = None
+    length, total = int(episode.length), episode.rewards.sum()
     if is_bandit(env):
-        is_step = slice(int(episode.length))
+        is_step = slice(length)
         arms, means = env.action_space().n, arm_means(env, episode.task)
         stage = arms_stage(episode.actions[is_step], episode.rewards[is_step], arms, means)
-    if not config.film_frames or not env.can_render:
+    if env.can_render:
+        chosen = choose_frames(length, max(PAGE_FRAMES, config.film_frames))
+        frames = render_frames(env.render, episode.states, episode.task, chosen)
+    page = write_replay(
+        outcome, env, episode, agent_name, frames=frames, frame_steps=chosen, stage=stage
+    )
+    if frames is None or chosen is None or not config.film_frames:
         none = f"{config.env} draws no pictures" if config.film_frames else "none was asked for"
-        return f"{write_replay(outcome, env, episode, agent_name, stage=stage)} No film: {none}."
-    length, total = int(episode.length), episode.rewards.sum()
-    chosen = choose_frames(length, config.film_frames)
-    frames = render_frames(env.render, episode.states, episode.task, chosen)
-    speed = float(np.clip(len(chosen) / 8, 3, 20))
-    gif = animation(frames, frames_per_second=speed)
+        return f"{page} No film: {none}."
+    # The film shows some of the page's pictures, so that none is drawn for it alone.
+    filmed = choose_frames(len(chosen) - 1, config.film_frames)
+    speed = float(np.clip(len(filmed) / 8, 3, 20))
+    gif = animation(frames[filmed], frames_per_second=speed)
     write_atomically(outcome.run.figures / "episode.gif", gif)
-    stills = np.unique(np.linspace(0, len(chosen) - 1, 8).round().astype(int))
+    stills = filmed[np.unique(np.linspace(0, len(filmed) - 1, 8).round().astype(int))]
     figure = contact_sheet(
         frames[stills],
         labels=[f"step {i}" for i in chosen[stills]],
@@ -309,8 +322,8 @@ def draw_episode(outcome: RunResult) -> str:
     )
     save_figure(figure, outcome.run.figures / "episode.png")
     return (
-        f"{write_replay(outcome, env, episode, agent_name, frames=frames, frame_steps=chosen)} "
-        f"`figures/episode.gif` films it in {len(chosen)} frames; `figures/episode.png` has stills."
+        f"{page} `figures/episode.gif` films it in {len(filmed)} frames; `figures/episode.png` has "
+        f"stills."
     )
 
 

@@ -60,7 +60,7 @@ _RETURNED = {
     "action_space": "one of gpicljax.spaces",
     "observation_space": "one of gpicljax.spaces",
     "privileged": "what experts may see and agents may not, a pytree of arrays",
-    "describe": "the situation in words, a str",
+    "describe": "the situation in words, as the agent may know it, a str",
     "render": "a picture, uint8[H, W, 3]",
     "physical_state": "what a reference simulator has of the state, float[N]",
     "with_physical_state": "the state with that part replaced",
@@ -453,7 +453,16 @@ class Environment(Generic[Params, Task, State]):
         raise self._missing("privileged")
 
     def describe(self, state: State, task: Task) -> str:
-        """Returns the situation in words (on the host)."""
+        """Returns the situation in words, as the agent may know it; a `str`, on the host.
+
+        What it observes now, and what a player keeps count of or is told anyway: steps, games, what
+        was paid. Nothing that `privileged` or the task alone has: the same history of observations,
+        actions and rewards has the same words in every task, and `gpicljax.testing` checks that.
+
+        Args:
+          state: one state, unbatched; leaves on the host or on a device.
+          task: its task, likewise.
+        """
         raise self._missing("describe")
 
     @property

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import dataclasses
 import functools
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -121,7 +123,7 @@ def check_environment(
       ValueError: if the environment is not hashable, compared by value, picklable and frozen; as
         `check_interface`; if an observation lies outside its space, a number is not finite, an
         episode is longer than `horizon`, equal keys give different results, a batch gives others
-        than single instances, or `describe` says nothing.
+        than single instances, or `describe` says nothing, or more than an agent may know.
 
     Example:
       >>> import gpicljax
@@ -134,7 +136,7 @@ def check_environment(
     _check_types(env, params)
     key, length = jax.random.key(seed), jnp.int32(steps)
     program = jax.jit(functools.partial(play_randomly, env, steps))
-    played, flags = jax.device_get(program(key, params, length))
+    played, flags = jax.device_get(program(key, params, length, key))
     horizon = int(env.horizon(params))
     ends = np.flatnonzero(flags.pop("ended"))
     for name, held in flags.items():
@@ -143,16 +145,20 @@ def check_environment(
     accepted_values = f"at most horizon(params) = {horizon}"
     _refuse(longest <= horizon + 1, env, "steps of an episode", longest - 1, accepted_values)
     _refuse(len(ends) > 0 or steps <= horizon, env, "ends of episodes", 0, accepted_values)
-    replayed = jax.device_get(program(key, params, length)[0])
+    replayed = jax.device_get(program(key, params, length, key)[0])
     _check_equal(env, "two plays of one key", replayed, played, exact=True)
     few = jnp.int32(min(steps, 6))
     keys = jax.random.split(key, 2)
-    single, batched = program(keys[1], params, few)[0], jax.vmap(program, (0, None, None))
-    instance = jax.tree.map(lambda x: x[1], batched(keys, params, few)[0])
+    single = program(keys[1], params, few, keys[1])[0]
+    batched = jax.vmap(program, (0, None, None, 0))(keys, params, few, keys)[0]
+    instance = jax.tree.map(lambda x: x[1], batched)
     _check_equal(env, "an instance of a batch", instance, single, exact=False)
     task, (_, state), _ = played
     words = env.describe(state, task)
     _refuse(bool(words.strip()), env, "describe", repr(words), "words about the state")
+    secret = different_words(env, program, key, params)
+    accepted_values = "one text where all that was observed, done and paid is the same"
+    _refuse(not secret, env, "describe", " and ".join(map(repr, secret)), accepted_values)
 
 
 def legal_action(env: Environment, key: jax.Array, observation: Observation) -> Any:
@@ -167,8 +173,52 @@ def finite(tree: ArrayTree) -> jax.Array:
     return jnp.asarray([jnp.isfinite(x).all() for x in floats]).all()
 
 
+def different_words(
+    env: Environment,
+    program: Callable[..., Any],
+    key: jax.Array,
+    params: ArrayTree,
+    tasks: int = 64,
+    steps: int = 3,
+) -> list[str]:
+    """Returns two descriptions of what no agent can tell apart, which differ; none if all agree.
+
+    Many tasks are played with the same draws of actions and noise. Where an agent has observed,
+    done and been paid the same in two of them, words that differ can only come from the task, or
+    from a part of the state that `privileged` alone shows.
+
+    Args:
+      env: the environment.
+      program: `play_randomly` of it, compiled.
+      key: a typed key.
+      params: the distribution over tasks.
+      tasks: the number of tasks.
+      steps: the number of steps after which words are compared, beside the start.
+    """
+    starts = jax.random.split(key, tasks)
+    histories = [b""] * tasks
+    for length in range(steps + 1):
+        alike = collections.defaultdict(list)
+        for i, start_key in enumerate(starts):
+            task, _, step = program(key, params, np.int32(length), start_key)[0]
+            seen = jax.tree.leaves((step.observation, step.reward, step.terminated, step.truncated))
+            histories[i] += b"".join(np.asarray(leaf).tobytes() for leaf in seen)
+            alike[histories[i]].append((step.state, task))
+        for group in alike.values():
+            pairs = jax.device_get(group) if len(group) > 1 else []
+            words = {env.describe(*pair) for pair in pairs}
+            if len(words) > 1:
+                return sorted(words)[:2]
+    return []
+
+
 def play_randomly(
-    env: Environment, most: int, key: jax.Array, params: ArrayTree, length: jax.Array
+    env: Environment,
+    most: int,
+    key: jax.Array,
+    params: ArrayTree,
+    length: jax.Array,
+    start_key: jax.Array | None = None,
 ) -> Any:
     """Plays `length` random steps on a task, episode after episode: everything layer 1 returns.
 
@@ -178,11 +228,13 @@ def play_randomly(
       key: a typed key.
       params: the distribution over tasks.
       length: `int32[]`.
+      start_key: of the task and the first start; `key` if None.
 
     Returns:
       The task; the first observation and state; the last step; and flags `bool[N]` by name.
     """
-    task_key, reset_key, space_key, key = jax.random.split(key, 4)
+    task_key, reset_key, _, _ = jax.random.split(key if start_key is None else start_key, 4)
+    _, _, space_key, key = jax.random.split(key, 4)
     task = env.sample_task(task_key, params)
     first, state = env.reset(reset_key, task)
     action = legal_action(env, space_key, first)

@@ -15,16 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 import parrot
 import pytest
+from browser import browse, in_browser
 from variants import daily
 
 import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment, Transition
 from gpicljax.play import command
-from gpicljax.play.browser import server, situation
+from gpicljax.play.browser import play_page, replay_page, server, situation
 from gpicljax.play.game import NotPlayableError, PlaySession
-from gpicljax.play.stream import Stream, play_stream
-from gpicljax.play.terminal import half_blocks, play_in_terminal, screen
+from gpicljax.play.match import find_match
+from gpicljax.play.terminal import half_blocks, play_in_terminal, printable, screen
+from gpicljax.runs import shipped_models
+from gpicljax.viz.episode_page import episode_page, side_by_side
 
 
 class Corridor(Environment):
@@ -70,7 +73,7 @@ def game():
 
 def test_keys_act_until_the_episode_is_over(game):
     assert game.names == {"0": "action 0", "1": "action 1", "r": "new episode", "n": "new task",
-                          "m": "map"}  # fmt: skip
+                          "m": "reveal"}  # fmt: skip
     task = int(game.task)
     for key in ("1", "1", "x", "", "0", "1", "1"):
         game.press(key)
@@ -78,22 +81,20 @@ def test_keys_act_until_the_episode_is_over(game):
     game.press("1")
     assert "over" in game.over and game.facts()["so far"] == "+1"
     game.press("0")
-    assert game.steps == 6 and game.words() == "cell 4"
+    assert game.facts()["step"] == "6" and game.words() == "cell 4"
     game.press("r")
-    assert game.steps == 0 and not game.over and game.total == 0 and int(game.task) == task
+    assert game.facts() == {"step": "0", "reward": "+0", "so far": "+0"}
+    assert not game.over and int(game.task) == task
     game.press("n")
     assert int(game.task) != task
 
 
-def test_the_map_is_shown_when_asked_for(game):
-    (view,) = game.pictures().values()
-    assert view.shape == (4, 10, 3) and view[0, 0, 0] == 255
-    game.press("1")
+def test_what_is_hidden_is_drawn_when_it_is_asked_for(game):
+    assert not game.revealed and game.drawing().frames.shape == (1, 4, 10, 3)
     game.press("m")
-    view, above = game.pictures().values()
-    assert view[0, 2, 0] == 255 and above[0, 0, 0] == 10
-    game.press("m")
-    assert list(game.pictures()) == ["what the agent sees"]
+    assert game.revealed
+    game.press("r")
+    assert not game.revealed
 
 
 MOVED = ["FrozenLake-v1", "MountainCar-v0", "CliffWalking-v1"]
@@ -105,11 +106,11 @@ def test_arrows_move(env_id):
     game = PlaySession(env, env.default_params)
     assert set(game.actions) >= {"ArrowLeft", "ArrowRight"}
     assert sorted(game.actions.values()) == list(range(env.action_space().n))
-    before = game.pictures()["picture"]
+    before = game.drawing().frames[-1]
     for _ in range(3):
         game.press("ArrowDown" if env_id == "FrozenLake-v1" else "ArrowRight")
         game.press("ArrowUp" if env_id == "CliffWalking-v1" else "ArrowRight")
-    assert game.steps > 0 and (game.pictures()["picture"] != before).any()
+    assert game.recording.rewards and (game.drawing().frames[-1] != before).any()
 
 
 def test_names_and_keys_fit_the_mazes_actions():
@@ -128,14 +129,14 @@ def test_what_cannot_be_played_is_refused():
 
 @pytest.mark.parametrize(
     ("env_id", "words"),
-    [("BernoulliBandit-v0", "0 of 100 pulls made"), ("MetaRG-v1", "support game 1/")],
+    [("BernoulliBandit-v0", "0 of 100 pulls made"), ("MetaRG-v1", "support game 1")],
 )
 def test_what_draws_no_pictures_is_played_in_words(env_id, words):
     game = PlaySession(gpicljax.make(env_id))
-    assert game.pictures() == {} and words in game.words()
-    game.press("1")
-    assert game.steps == 1 and words in screen(game, 200, 24).replace("1 of", "0 of")
-    assert situation(game)["said"] == game.words()
+    assert game.drawing().frames is None and words in game.words()
+    assert words in screen(game, 200, 24)
+    game.press(next(iter(game.actions)))
+    assert game.facts()["step"] == "1"
 
 
 def test_without_words_the_observation_is_shown():
@@ -185,9 +186,10 @@ def test_the_page_is_served_here_only(game):
         assert not re.search(rb"https?://", page)
         status, content = ask("POST", "/key", "1")
         state = json.loads(content)
-        assert state["facts"]["step"] == "1" and state["said"] == ""
-        (picture,) = state["pictures"].values()
-        assert picture["uri"].startswith("data:image/png;base64,") and picture["width"] == 10
+        assert state["last"] == 1 and state["live"]["players"][0]["name"] == "you"
+        assert state["sheets"][0].startswith("data:image/webp;base64,") and state["width"] == 10
+        replay = ask("GET", "/replay")[1].decode()
+        assert replay.count("<iframe") == 1 and "cell 1" in replay
         assert ask("GET", "/etc/passwd")[0] == 404
         assert ask("POST", "/other", "1")[0] == 400
         assert ask("POST", "/key", "1" * 100)[0] == 400
@@ -200,7 +202,7 @@ def test_the_page_is_served_here_only(game):
         for method, path in (("POST", "/key"), ("GET", "/")):
             assert ask(method, path, "1", Host="elsewhere.example")[0] == 403
         state = json.loads(ask("POST", "/key", "m")[1])
-        assert state["facts"]["step"] == "1" and state["said"] == "cell 1"
+        assert state["last"] == 1 and state["words"] == ["", "cell 1"]
     finally:
         web.shutdown()
         web.server_close()
@@ -228,11 +230,11 @@ def test_the_terminal_game_reads_arrows_and_ends():
     other_keys = "\x1b[H", "\x1b[3~", "\x1bx"  # Home, Delete, Alt-x
     keys = iter("\x1b[B" + "\x1bOC" + "x" + "".join(other_keys) + "q" + "\x1b[B")
     play_in_terminal(game, lambda: next(keys), shown.append, lambda: (60, 20))
-    assert game.steps == 2 and len(shown) == 7
+    assert len(game.recording.rewards) == 2 and len(shown) == 7
     assert "step 2" in shown[-1] and "quit" in shown[-1] and shown[0] != shown[1]
     for end in ("\x03", ""):
         play_in_terminal(game, lambda end=end: end, shown.append, lambda: (60, 20))
-    assert game.steps == 2
+    assert len(game.recording.rewards) == 2
 
 
 def test_the_screen_fits(game):
@@ -245,10 +247,10 @@ def test_the_screen_fits(game):
 
 
 def test_arrows_are_no_bytes_and_letters_are_one():
-    stream = Stream(parrot.Parrot())
+    stream = PlaySession(parrot.Parrot())
     keys = iter("a\x1b[A\x1bOB\x1b[3~\x1b[1;5Cé\N{EURO SIGN}b\x03")
-    play_stream(stream, lambda: next(keys), lambda text: None, lambda: (40, 10))
-    assert stream.replied == "aéb"
+    play_in_terminal(stream, lambda: next(keys), lambda text: None, lambda: (40, 10))
+    assert "".join(map(chr, stream.recording.actions)) == "aéb"
 
 
 TERMINAL = """
@@ -294,21 +296,211 @@ def test_the_terminal_is_left_by_ctrl_c(awaited, keys, code, shown, child_enviro
 
 
 def test_a_stream_of_bytes_is_played_byte_by_byte():
-    stream, shown = Stream(parrot.Parrot()), []
-    first = stream.said
+    stream, shown = PlaySession(parrot.Parrot()), []
+
+    def said():
+        return "".join(chr(int(byte)) for byte in stream.recording.seen)
+
+    first = said()
 
     def read():
         # The echo of what can be read; a space where that is wrong, at the latest after six.
-        return stream.said[-1] if len(stream.replied) < 6 else "\x03"
+        return said()[-1] if len(stream.recording.rewards) < 6 else "\x03"
 
-    play_stream(stream, read, shown.append, lambda: (40, 10))
-    assert stream.said.startswith(first) and len(stream.said) == 7
-    assert stream.replied == stream.said[:6]
-    assert stream.total == stream.paid.count("+") - stream.paid.count("-")
+    play_in_terminal(stream, read, shown.append, lambda: (40, 10))
+    assert said().startswith(first) and len(said()) == 7
+    assert "".join(map(chr, stream.recording.actions)) == said()[:6]
     assert stream.over
-    stream.reply(65)
-    assert len(stream.replied) == 6
+    stream.press("A")
+    assert len(stream.recording.actions) == 6
     rows = [line.removesuffix("\x1b[K") for line in shown[-1].split("\r\n")]
-    assert rows[0] == f"\x1b[HInput  : {stream.said}"
-    assert rows[1:3] == [f"Output : {stream.replied}", f"Reward : {stream.paid}"]
-    assert "The stream is over." in rows[-1]
+    assert rows[0] == f"\x1b[HInput  : {''.join(map(printable, map(ord, said())))}"
+    assert rows[1].startswith("Output : ") and rows[2].startswith("Reward : ")
+    assert "The stream is over." in rows[-1].removesuffix("\x1b[J")
+
+
+# Players beside a person ------------------------------------------------------------------------
+
+
+def beside(env, **players):
+    match = find_match(env)
+    return PlaySession(match.env, match.params, 3, players, match.draw, match.skip)
+
+
+def test_everyone_plays_the_same_episode():
+    env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
+    program = find_match(env).program
+    game = beside(env, first=program, second=program)
+    for _ in range(12):
+        game.press("0")
+    one, two = game.others["first"], game.others["second"]
+    assert one.actions == two.actions and one.rewards == two.rewards
+    assert len(one.rewards) == len(game.recording.rewards) == 12
+    # Where the program chose the person's arm at the same step, it was paid the same.
+    same = [t for t, action in enumerate(one.actions) if action == 0]
+    assert same and all(one.rewards[t] == game.recording.rewards[t] for t in same)
+    named = [player["name"] for player in situation(game)["live"]["players"]]
+    assert named == ["you", "first", "second"]
+    assert [other["name"] for other in situation(game)["others"]] == ["first", "second"]
+    page = replay_page(game, "Three", "")
+    assert page.count("<iframe") == 3
+    game.press("n")
+    assert not game.others["first"].rewards
+
+
+def hidden(content):
+    """What the page of a game of MetaRG is told of what the listener may not see."""
+    game = content["games"][-1]
+    return game["speaker"], game["answer"], content["sections"], content["sent"], content["counts"]
+
+
+def test_a_listener_is_not_told_the_answer_before_the_feedback():
+    game = beside(gpicljax.make("MetaRG-v1"))
+    for _ in range(6):
+        content = situation(game)
+        assert hidden(content) == ([], None, [], None, None)
+        assert content["games"][-1]["right"] is None
+        game.press("s")  # decides
+        one = situation(game)["games"][-1]
+        assert one["decision"] == 0 and one["right"] is (one["answer"] == 0) and one["speaker"]
+        game.press(" ")  # past the feedback, and what the speaker says
+    game.press("m")
+    assert None not in hidden(situation(game)) and [] not in hidden(situation(game))
+
+
+def test_queries_without_feedback_tell_nothing():
+    game = beside(gpicljax.make("MetaRG-v2"))
+    while not situation(game)["games"][-1]["query"]:
+        game.press("s")
+    before = situation(game)["live"]["players"][0]["last"]
+    for _ in range(3):
+        game.press("s")
+    content = situation(game)
+    queries = [one for one in content["games"] if one["query"]]
+    assert len(queries) > 2 and {one["right"] for one in queries} == {None}
+    assert content["live"]["players"][0]["last"] == before and "right, query" not in before
+
+
+@pytest.mark.parametrize(
+    ("env_id", "static", "key", "dark"),
+    [
+        ("FrozenLake-v1", {"is_slippery": False}, "ArrowRight", True),
+        ("DarkRoom-v0", {}, "ArrowRight", True),
+        ("AnyMDP-v0", {}, "1", None),
+    ],
+)
+def test_a_trial_is_dark_where_nobody_has_been(env_id, static, key, dark):
+    game = beside(gpicljax.make(env_id, **static))
+    game.press(key)
+    frames = game.drawing().frames
+    game.press("m")
+    revealed = game.drawing().frames
+    if dark is None:
+        assert frames is None and revealed is not None
+    else:
+        is_dark = (frames[0] == (44, 48, 56)).all(-1).mean()
+        assert 0.5 < is_dark < 1 and not (revealed[0] == (44, 48, 56)).all(-1).any()
+
+
+def test_arms_keep_their_means_to_themselves():
+    game = beside(gpicljax.make("BanditTenArmedRandomFixed-v0"))
+    assert len(game.actions) == 10
+    game.press("3")
+    assert situation(game)["arms"] == {"count": 10, "pulled": [3], "means": None} | {
+        "paid": game.recording.rewards
+    }
+    game.press("m")
+    assert len(situation(game)["arms"]["means"]) == 10
+
+
+@in_browser
+def test_keys_reach_the_program_and_the_page_follows(tmp_path):
+    env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
+    game = beside(env, program=find_match(env).program)
+    page = play_page(game, "Arms <b>", "Pull <i>.")
+    answers = []
+    for key in ("", "1", "2"):
+        game.press(key)
+        answers.append(json.dumps(situation(game)))
+    script = f"""
+      const answers = {json.dumps(answers)}, sent = [];
+      window.fetch = async (_, request) => {{ sent.push(request.body);
+        const answer = answers[Math.min(sent.length, answers.length - 1)];
+        return {{ json: async () => JSON.parse(answer) }}; }};
+      const press = (key) => window.dispatchEvent(new KeyboardEvent("keydown", {{ key }}));
+      press("1"); press("x"); press("Tab");
+      setTimeout(() => {{ document.querySelector("#buttons button:nth-child(3)").click(); }}, 400);
+      setTimeout(() => {{
+        say(sent.join(","));
+        say(document.getElementById("standing").innerText.replace(/\\s+/g, " "));
+        say(document.getElementById("play").offsetParent === null);
+        const box = document.getElementById("buttons").getBoundingClientRect();
+        say(box.top >= 0 && box.bottom <= window.innerHeight);
+      }}, 1200);
+    """
+    dom = browse(page, tmp_path, script)
+    assert "Arms &lt;b&gt;" in dom and "Pull &lt;i&gt;." in dom
+    said = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1].strip().split("\n")
+    assert said[0] == "1,2" and said[2:] == ["true", "true"]
+    assert said[1].strip().startswith("so far you ") and "program" in said[1]
+
+
+@in_browser
+def test_one_slider_leads_all_pages(tmp_path):
+    pages = {
+        name: episode_page(
+            title=name, words=[f"{name} {t}" for t in range(count)], rewards=[0.0] * (count - 1)
+        )
+        for name, count in (("short", 3), ("long", 6))
+    }
+    script = """
+      const pause = (time) => new Promise((done) => setTimeout(done, time));
+      (async () => {
+        say(document.getElementById("slider").max);
+        window.dispatchEvent(new KeyboardEvent("keydown", { key: "End" }));
+        await pause(200);
+        say(document.body.dataset.step + " " + [...ends.values()].join(","));
+        window.postMessage({ step: 1 }, "*");  // of nobody that is shown
+        await pause(200);
+        say(document.body.dataset.step);
+      })();
+    """
+    dom = browse(side_by_side("Two <b>", pages), tmp_path, script)
+    said = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1].strip().split("\n")
+    assert said == ["5", "5 2,5", "5"]
+
+
+# Watching ----------------------------------------------------------------------------------------
+
+
+def watch(tmp_path, *arguments):
+    out = tmp_path / "page.html"
+    assert command.watch([*arguments, "--out", str(out), "--no-browser"]) == 0
+    return out.read_text(encoding="utf-8")
+
+
+def test_an_agent_is_watched_beside_itself_without_memory_and_a_program(tmp_path):
+    page = watch(tmp_path, "meta_rg_exact", "meta_rg_exact:wiped", "program")
+    assert page.count("<iframe") == 3
+    assert "1-nearest neighbour" in page and "attention" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", shipped_models())
+def test_every_shipped_agent_is_watched(name, tmp_path):
+    page = watch(tmp_path, name)
+    assert f"<h1>{name}</h1>" in page and "{{" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["nobody"], "nobody"),
+        (["program"], "--in: got none"),
+        (["meta_rg_exact", "--in", "MazeWorld-v0"], "another environment"),
+        (["program", "--in", "MountainCar-v0"], "has none"),
+    ],
+)
+def test_who_cannot_be_watched_is_refused(arguments, word, capsys):
+    assert command.watch([*arguments, "--no-browser"]) == 2
+    assert word in capsys.readouterr().err

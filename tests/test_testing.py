@@ -76,7 +76,9 @@ class Line(Environment):
         return spaces.Discrete(2)
 
     def describe(self, state, task):
-        return "" if self.fault == "words" else f"at {state.place} of {task}"
+        if self.fault == "words":
+            return ""
+        return f"at {state.place}" + f" of {task}" * (self.fault == "secret")
 
 
 FAULTS = {
@@ -108,6 +110,7 @@ def test_a_sound_one_passes():
         ("nan", "everything is finite: got no at step"),
         ("horizon", "steps of an episode: got"),
         ("words", "describe: got ''"),
+        ("secret", "describe: got 'at 0 of 3' and 'at 0 of 4'; accepted: one text where all"),
     ],
 )
 def test_what_only_play_shows_is_refused_by_the_suite(fault, words):

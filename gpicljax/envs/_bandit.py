@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from gpicljax import spaces
@@ -77,8 +76,3 @@ class Bandit(Environment[Params, Task, State]):
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
         """Returns the state with as many pulls made as float `[1]` says."""
         return dataclasses.replace(state, pulls=jnp.asarray(vector)[0].astype(jnp.int32))
-
-
-def in_words(numbers: jax.Array) -> str:
-    """Two decimals each, separated by commas."""
-    return ", ".join(f"{number:.2f}" for number in np.asarray(numbers))

@@ -152,17 +152,10 @@ class DarkGrid(Environment[Params, Task, State]):
         actions = jnp.arange(len(ACTIONS), dtype=jnp.int32)
         return jax.vmap(jax.vmap(outcome, (None, 0)), (0, None))(states, actions)
 
-    def in_words(self, state: State, task: Task) -> str:
-        """Position, step and room, and what the actions mean if that is not as usual."""
-        (row, column), size = state.position.tolist(), int(task.size)
-        text = (
-            f"row {row}, column {column} of {size} x {size}, "
-            f"step {int(state.steps)} of {int(task.horizon)}"
-        )
-        directions = np.asarray(task.directions)
-        if (directions == np.arange(len(ACTIONS))).all():
-            return text
-        return f"{text}, actions mean {', '.join(ACTIONS[d] for d in directions)}"
+    def describe(self, state: State, task: Task) -> str:
+        """Returns the cell's number and the step."""
+        number = int(self.cell_number(state.position, task))
+        return f"cell {number}, step {int(state.steps)} of {int(task.horizon)}"
 
     def picture(self, task: Task, position: jax.Array, *things: tuple[str, jax.Array]) -> jax.Array:
         """A picture, `uint8[48 * size, 48 * size, 3]`: the walker, over things at their cells.

@@ -7,7 +7,6 @@ from typing import ClassVar, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from gpicljax import spaces
@@ -129,29 +128,12 @@ class GridWorld(Environment[Params, Task, State]):
         row, column = jnp.asarray(vector).astype(jnp.int32)
         return dataclasses.replace(state, row=row, column=column)
 
-    def letters(self, task: Task) -> list[str]:
-        """Returns the grid at its full size, one string a row (on the host)."""
-        raise NotImplementedError(
-            f"{self.name} has no letters(task), which is to return the grid, one string a row"
-        )
-
     @property
     def match(self) -> str:
         """See `Environment.match`."""
         return "gpicljax.systems.in_context_rl.figures:match"
 
     def describe(self, state: State, task: Task) -> str:
-        """Position, step, the map with the position in brackets, and how slippery it is."""
-        row, column = int(state.row), int(state.column)
-        lines = [list(line[: int(task.columns)]) for line in self.letters(task)[: int(task.rows)]]
-        lines[row][column] = f"[{lines[row][column]}]"
-        limit = "no limit" if int(task.horizon) == NO_LIMIT else int(task.horizon)
-        text = (
-            f"row {row}, column {column}, step {int(state.steps)} of {limit} on "
-            f"{'/'.join(''.join(line) for line in lines)}, "
-            f"success rate {float(task.success_rate):.2f}"
-        )
-        directions = np.asarray(task.directions)
-        if (directions == np.arange(4)).all():
-            return text
-        return f"{text}, actions mean {', '.join(self.directions[d] for d in directions)}"
+        """Returns the cell's number and the step."""
+        limit = "" if int(task.horizon) == NO_LIMIT else f" of {int(task.horizon)}"
+        return f"cell {int(self.observe(state, task))}, step {int(state.steps)}{limit}"

@@ -121,7 +121,7 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
       >>> task = env.sample_task(jax.random.key(0), env.make_params(mass_1=(0.5, 1.5)))
       >>> state = env.initial(jax.random.key(1), task)
       >>> env.describe(env.with_physical_state(state, [0.0, 0.5, 1.0, 0.0]), task)
-      'links at +0.00 and +0.50 rad, turning at +1.00 and +0.00 rad/s, tip at -1.88, step 0 of 500'
+      'links at +0.00 and +0.50 rad, turning at +1.00 and +0.00 rad/s, step 0 of 500'
     """
 
     equations: Equations = "book"
@@ -238,13 +238,11 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         return State(angle_1, angle_2, speed_1, speed_2, state.steps)
 
     def describe(self, state: State, task: Task) -> str:
-        """Angles, speeds, height of the tip over the pivot, and step, in one line."""
+        """Returns angles, speeds and step, in one line."""
         a, b, speed_1, speed_2 = (float(x) for x in self.physical_state(state))
-        tip = -float(task.length_1) * np.cos(a) - float(task.length_2) * np.cos(a + b)
         return (
             f"links at {a:+.2f} and {b:+.2f} rad, turning at {speed_1:+.2f} and "
-            f"{speed_2:+.2f} rad/s, tip at {tip:+.2f}, step {int(state.steps)} of "
-            f"{int(task.horizon)}"
+            f"{speed_2:+.2f} rad/s, step {int(state.steps)} of {int(task.horizon)}"
         )
 
     def render(self, state: State, task: Task) -> jax.Array:

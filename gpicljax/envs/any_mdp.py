@@ -322,18 +322,9 @@ class AnyMDP(Environment[Params, Task, State]):
         return "gpicljax.systems.in_context_rl.figures:match"
 
     def describe(self, state: State, task: Task) -> str:
-        """Returns the state, the step, and where every action leads to most likely."""
-        knowledge = self.privileged(state, task)
-        observed = "" if self.num_observations is None else f" seen as {int(state.observation)}"
-        text = (
-            f"state {int(state.position)} of {int(task.states)}{observed}, "
-            f"step {int(state.steps)} of {int(task.horizon)}; most likely actions lead to "
-        )
-        chances, rewards = np.asarray(knowledge["chances"]), np.asarray(knowledge["rewards"])
-        return text + ", ".join(
-            f"{row.argmax()} ({row.max():.2f}, paid {reward:.2f})"
-            for row, reward in zip(chances, rewards, strict=True)
-        )
+        """Returns the state, or what it shows, and the step."""
+        seen = "state" if self.num_observations is None else "observation"
+        return f"{seen} {int(state.observation)}, step {int(state.steps)}"
 
     def render(self, state: State, task: Task) -> jax.Array:
         """A picture: the table of every action side by side, states down and following ones along.

@@ -166,9 +166,8 @@ class BernoulliBandit(Environment[Params, Task, State]):
         return "gpicljax.systems.in_context_rl.figures:bandit_match"
 
     def describe(self, state: State, task: Task) -> str:
-        """Returns the pulls made and every arm's success probability, in one line."""
-        arms = ", ".join(f"{chance:.2f}" for chance in np.asarray(task.probabilities))
-        return f"{int(state.pulls)} of {int(task.horizon)} pulls made; arms pay with chance {arms}"
+        """Returns the pulls made."""
+        return f"{int(state.pulls)} of {int(task.horizon)} pulls made"
 
     def physical_state(self, state: State) -> jax.Array:
         """Pulls made, float `[1]`."""

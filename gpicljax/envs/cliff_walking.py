@@ -134,7 +134,7 @@ class CliffWalking(GridWorld[Params, Task]):
       >>> params = env.make_params(columns=(4, 6), permute_actions=True)
       >>> task = env.sample_task(jax.random.key(0), env.default_params)
       >>> env.describe(env.initial(jax.random.key(1), task), task)
-      'row 2, column 0, step 0 of no limit on ....../....../[S]CCCCG, success rate 1.00'
+      'cell 12, step 0'
     """
 
     directions = ACTIONS
@@ -309,10 +309,6 @@ class CliffWalking(GridWorld[Params, Task]):
             "position": jnp.stack([state.row, state.column]),
             "directions": task.directions,
         }
-
-    def letters(self, task: Task) -> list[str]:
-        """Returns the map, one string a row."""
-        return ["".join(".CSG "[cell] for cell in line) for line in np.asarray(self.cells(task))]
 
     def render(self, state: State, task: Task) -> jax.Array:
         """Returns a picture: grass, the abyss, start (a signpost), goal (a flag) and the walker.

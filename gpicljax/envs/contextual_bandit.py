@@ -20,7 +20,6 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import Size
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._bandit import in_words
 from gpicljax.envs._checks import Count, NotNegative
 
 
@@ -191,12 +190,9 @@ class ContextualBandit(Environment[Params, Task, State]):
         return {"means": means, "optimal": means == means.max(), "weights": task.weights}
 
     def describe(self, state: State, task: Task) -> str:
-        """Returns the pulls made, the context, and what each arm pays there on average."""
-        return (
-            f"{int(state.pulls)} of {int(task.horizon)} pulls made; in the context "
-            f"{in_words(state.context)} arms pay on average "
-            f"{in_words(self.means(state.context, task))}"
-        )
+        """Returns the pulls made and the context of the next one, in one line."""
+        context = ", ".join(f"{x:.2f}" for x in state.context.tolist())
+        return f"{int(state.pulls)} of {int(task.horizon)} pulls made; the context is {context}"
 
     def physical_state(self, state: State) -> jax.Array:
         """Pulls made and the context, float `[1 + context_size]`."""

@@ -183,11 +183,6 @@ class DarkRoom(DarkGrid[Params, Task, State]):
             "best_return": paid.astype(jnp.result_type(float)),
         }
 
-    def describe(self, state: State, task: Task) -> str:
-        """Position, step and goal."""
-        row, column = task.goal.tolist()
-        return f"{self.in_words(state, task)}, goal in row {row}, column {column}"
-
     def render(self, state: State, task: Task) -> jax.Array:
         """Returns a picture: the dark room, the goal (a light) and the walker.
 

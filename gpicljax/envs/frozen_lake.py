@@ -231,7 +231,7 @@ class FrozenLake(GridWorld[Params, Task]):
       >>> task = env.sample_task(jax.random.key(0), env.default_params)
       >>> observation, state = env.reset(jax.random.key(1), task)
       >>> env.describe(state, task)
-      'row 0, column 0, step 0 of 100 on [S]FFF/FHFH/FFFH/HFFG, success rate 1.00'
+      'cell 0, step 0 of 100'
     """
 
     description: tuple[str, ...] | None = None
@@ -409,10 +409,6 @@ class FrozenLake(GridWorld[Params, Task]):
             "distances": distances,
             "distance": distances[state.row, state.column],
         }
-
-    def letters(self, task: Task) -> list[str]:
-        """Returns the map, one string a row."""
-        return ["".join(LETTERS[cell] for cell in line) for line in np.asarray(task.cells)]
 
     def render(self, state: State, task: Task) -> jax.Array:
         """A picture: ice, holes, start (S), goal (a present) and the elf; snow off the lake.

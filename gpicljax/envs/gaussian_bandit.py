@@ -17,7 +17,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import Size
 from gpicljax.environment import Transition
-from gpicljax.envs._bandit import Bandit, State, in_words
+from gpicljax.envs._bandit import Bandit, State
 from gpicljax.envs._checks import Count, NotNegative, Real, check_values
 
 
@@ -141,8 +141,5 @@ class GaussianBandit(Bandit[Params, Task]):
         return {"averages": task.averages, "best_arm": best_arm}
 
     def describe(self, state: State, task: Task) -> str:
-        """Returns the pulls made and every arm's average, in one line."""
-        return (
-            f"{int(state.pulls)} of {int(task.horizon)} pulls made; arms pay on average "
-            f"{in_words(task.averages)}, give or take {float(task.noise):.2f}"
-        )
+        """Returns the pulls made."""
+        return f"{int(state.pulls)} of {int(task.horizon)} pulls made"

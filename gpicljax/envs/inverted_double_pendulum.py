@@ -333,12 +333,11 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         return State(tuple(moving[:3]), tuple(moving[3:]), rail, state.steps)
 
     def describe(self, state: State, task: Task) -> str:
-        """Cart, angles from upright, height of the tip and step, in one line."""
+        """Returns cart, angles from upright and step, in one line."""
         x, angle, bend = (float(value) for value in state.position)
-        tip = float(task.length_1) * np.cos(angle) + float(task.length_2) * np.cos(angle + bend)
         return (
-            f"cart at {x:+.2f}, poles {angle:+.2f} and {angle + bend:+.2f} rad from upright, tip "
-            f"at {tip:.2f}, step {int(state.steps)} of {int(task.horizon)}"
+            f"cart at {x:+.2f}, poles {angle:+.2f} and {angle + bend:+.2f} rad from upright, "
+            f"step {int(state.steps)} of {int(task.horizon)}"
         )
 
     def render(self, state: State, task: Task) -> jax.Array:

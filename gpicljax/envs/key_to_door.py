@@ -212,11 +212,9 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         }
 
     def describe(self, state: State, task: Task) -> str:
-        """Position, step, key and door."""
-        cells = zip(("key", "door"), (task.key_cell, task.door), strict=True)
-        places = [f"{name} in row {cell[0]}, column {cell[1]}" for name, cell in cells]
+        """Returns the cell's number, the step, and what has paid so far."""
         progress = ("", ", key taken", ", door opened")[int(state.progress)]
-        return f"{self.in_words(state, task)}, {', '.join(places)}{progress}"
+        return super().describe(state, task) + progress
 
     def render(self, state: State, task: Task) -> jax.Array:
         """Returns a picture: the dark room, the key until it is taken, the door and the walker.

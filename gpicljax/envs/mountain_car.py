@@ -95,7 +95,7 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
       >>> task = env.sample_task(jax.random.key(0), env.make_params(force=(0.001, 0.002)))
       >>> state = env.with_physical_state(env.initial(jax.random.key(1), task), [-0.5, 0.01])
       >>> env.describe(state, task)
-      'car at -0.50, speed +0.010, 1.00 left of the flag, step 0 of 200'
+      'car at -0.50, speed +0.010, step 0 of 200'
     """
 
     params_type: ClassVar[type] = Params
@@ -195,11 +195,9 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         return dataclasses.replace(state, position=position, velocity=velocity)
 
     def describe(self, state: State, task: Task) -> str:
-        """Position, speed, way to the flag and step, in one line."""
-        way = float(task.goal_position - state.position)
+        """Returns position, speed and step, in one line."""
         return (
             f"car at {float(state.position):.2f}, speed {float(state.velocity):+.3f}, "
-            f"{abs(way):.2f} {'left' if way > 0 else 'right'} of the flag, "
             f"step {int(state.steps)} of {int(task.horizon)}"
         )
 

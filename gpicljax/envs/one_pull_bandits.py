@@ -22,7 +22,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import Size, check, check_choice
 from gpicljax.environment import Transition, TransitionModel
-from gpicljax.envs._bandit import Bandit, State, in_words
+from gpicljax.envs._bandit import Bandit, State
 from gpicljax.envs._checks import NotNegative, Probability, Real, check_values
 
 Range = tuple[float, float]
@@ -107,7 +107,7 @@ class OnePullBandit(Bandit[Params, Task]):
       >>> env = OnePullBandit("TwoArmedHighLowFixed")
       >>> task = env.sample_task(jax.random.key(0), env.default_params)
       >>> env.describe(env.initial(jax.random.key(0), task), task)
-      'no pull made yet; arms pay with chance 0.80, 0.20; if so 1.00, 1.00'
+      'no pull made yet'
     """
 
     kind: str
@@ -220,13 +220,8 @@ class OnePullBandit(Bandit[Params, Task]):
         return "gpicljax.systems.in_context_rl.figures:match"
 
     def describe(self, state: State, task: Task) -> str:
-        """Returns whether an arm was pulled, and every arm's chance and payment, in one line."""
-        noise = f", give or take {float(task.noise):.2f}" if float(task.noise) else ""
-        pulled = "one pull made" if int(state.pulls) else "no pull made yet"
-        return (
-            f"{pulled}; arms pay with chance "
-            f"{in_words(task.chances)}; if so {in_words(task.payments)}{noise}"
-        )
+        """Returns whether an arm was pulled."""
+        return "one pull made" if int(state.pulls) else "no pull made yet"
 
 
 TwoArmedDeterministicFixed = functools.partial(OnePullBandit, "TwoArmedDeterministicFixed")

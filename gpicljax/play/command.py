@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 match.env, match.params, options.seed, players, match.draw, match.skip
             )
             game.compile()
-    except ValueError as error:
+    except (ValueError, SavedError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if options.terminal:
@@ -176,7 +176,7 @@ def watch(argv: Sequence[str] | None = None) -> int:
         with _interrupted_at_once():
             match = watched_match(options)
             page = watch_page(match, options.agents, options.seed)
-    except ValueError as error:
+    except (ValueError, SavedError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if options.out is None:

@@ -67,7 +67,7 @@ def find_match(env: Environment, params: ArrayTree = None) -> Match:
 
     Example:
       >>> import gpicljax
-      >>> find_match(gpicljax.make("CartPole-v1")).shipped
+      >>> find_match(gpicljax.make("MountainCar-v0")).shipped
       ''
     """
     params = env.default_params if params is None else params

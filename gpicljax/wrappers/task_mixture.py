@@ -162,6 +162,7 @@ class TaskMixture(Environment[_Params, MixtureTask, _States]):
         return self.envs[0].observation_space()
 
     def describe(self, state: _States, task: MixtureTask) -> str:
-        """Returns the situation in the task's environment."""
-        number = int(task.index)
-        return self.envs[number].describe(state[number], task.tasks[number])
+        """Returns the observation, as the words of one environment would tell which it is."""
+        leaves = jax.tree_util.tree_leaves_with_path(self.observe(state, task))
+        parts = [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in leaves]
+        return ", ".join(f"{name or 'observation'} {np.asarray(x).tolist()}" for name, x in parts)

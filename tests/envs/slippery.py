@@ -37,4 +37,5 @@ def assert_actions_are_permuted(env, tasks, place, moves, key):
         moved = env.transition(key, middle, jnp.int32(action), task)
         expected = [place[axis] + moves[direction][axis] for axis in range(2)]
         assert env.physical_state(moved.state).tolist() == expected
-    assert "actions mean" in env.describe(middle, task)
+    # What actions mean, the words do not tell.
+    assert env.describe(middle, task).startswith(f"cell {env.observe(middle, task)}, step 0")

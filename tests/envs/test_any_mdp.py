@@ -174,7 +174,7 @@ def test_garnet_processes_branch_as_they_are_to(key):
     shares = np.bincount(jax.vmap(env.observe, (0, None))(states, task), minlength=4) / 2_000
     np.testing.assert_allclose(shares, chances, atol=0.05)
     assert (jax.vmap(env.situation, (0, None))(states, task) == starts[0]).all()
-    assert "seen as" in env.describe(one(states), task)
+    assert env.describe(one(states), task) == f"observation {one(states).observation}, step 0"
     assert env.render(one(states), task).shape == (64, 3 * 72, 3)
 
 

@@ -140,9 +140,7 @@ def test_one_pull_views(key):
     task = task.replace(payments=jnp.array([0.0, 1.5, *[-1.0] * 8]))
     knowledge = env.privileged(env.initial(key, task), task)
     assert knowledge["best_arm"] == 1
-    text = env.describe(env.initial(key, task), task)
-    assert text.startswith("no pull made yet; arms pay with chance 1.00, ")
-    assert text.endswith("if so 0.00, 1.50" + 8 * ", -1.00" + ", give or take 1.00")
+    assert env.describe(env.initial(key, task), task) == "no pull made yet"
 
 
 def test_bad_kind():
@@ -181,8 +179,7 @@ def test_gaussian_payments_follow_the_given_noise(key):
     moved = env.move(moved.state, jnp.int32(1), jnp.asarray(0.0), task)
     assert moved.truncated
     assert env.privileged(state, task)["best_arm"] == 1
-    text = "0 of 2 pulls made; arms pay on average 0.50, 2.00, -1.00, give or take 0.30"
-    assert env.describe(state, task) == text
+    assert env.describe(state, task) == "0 of 2 pulls made"
 
 
 def test_a_bernoulli_arm_pays_below_its_probability(key):
@@ -227,7 +224,7 @@ def test_contextual_payments_follow_weights_and_noise(key):
     knowledge = linear.privileged(state, task)
     assert knowledge["optimal"].tolist() == [True, False]
     assert knowledge["means"].tolist() == [0.5, -0.5]
-    text = "0 of 2 pulls made; in the context 0.50, -0.25 arms pay on average 0.50, -0.50"
+    text = "0 of 2 pulls made; the context is 0.50, -0.25"
     assert linear.describe(state, task) == text
     logistic = gpicljax.make("ContextualBandit-v0", num_arms=2, context_size=2, payoff="logistic")
     chance = 1 / (1 + np.exp(0.5))
@@ -290,5 +287,4 @@ def test_privileged_and_describe(key):
     state = env.initial(key, task)
     assert env.privileged(state, task)["best_arm"] == 1
     assert env.privileged(state, task)["probabilities"].shape == (4,)
-    text = env.describe(state, task)
-    assert text == "0 of 4 pulls made; arms pay with chance 0.10, 0.75, 0.75, 0.50"
+    assert env.describe(state, task) == "0 of 4 pulls made"

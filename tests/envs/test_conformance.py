@@ -28,7 +28,14 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.one_pull_bandits import KINDS
-from gpicljax.testing import check_interface, finite, legal_action, play_randomly, type_problems
+from gpicljax.testing import (
+    check_interface,
+    different_words,
+    finite,
+    legal_action,
+    play_randomly,
+    type_problems,
+)
 
 # Every id has an entry in each of the three tables.
 
@@ -244,8 +251,13 @@ def subject_of(case):
     params, other_params = env.default_params, env.make_params(**OTHER_PARAMS[env_id])
     started = time.process_time()
     run = jax.jit(functools.partial(play_randomly, env, MANY))
-    program = run.lower(make_key(0), params, FEW).compile()
-    return Subject(case, env, params, other_params, program, time.process_time() - started)
+    compiled = run.lower(make_key(0), params, FEW, make_key(0)).compile()
+    seconds = time.process_time() - started
+
+    def program(key, params, length, start_key=None):
+        return compiled(key, params, length, key if start_key is None else start_key)
+
+    return Subject(case, env, params, other_params, program, seconds)
 
 
 @pytest.fixture(params=daily([case for case in CASES if case not in RELATED], CASES))
@@ -414,6 +426,8 @@ def test_spaces_and_views(subject, key):
         moved = jax.eval_shape(env.transition, key, state, action, task)
         assert moved.reward.shape == (env.num_agents,)
     assert env.describe(state, task).strip()
+    for params in (subject.params, subject.other_params):
+        assert different_words(env, subject.play_randomly, make_key(1), params) == []
     assert jax.tree.leaves(jax.eval_shape(env.privileged, state, task))
     if env.can_render:
         picture = jax.eval_shape(env.render, state, task)

@@ -459,12 +459,12 @@ def test_render_shows_the_torque():
 
 def test_describe():
     expected = {
-        "MountainCar-v0": "car at -0.50, speed +0.010, 1.00 left of the flag, step 0 of 200",
+        "MountainCar-v0": "car at -0.50, speed +0.010, step 0 of 200",
         "Acrobot-v1": "links at -0.50 and +0.01 rad, turning at +0.00 and +0.00 rad/s, "
-        "tip at -1.76, step 0 of 500",
+        "step 0 of 500",
         "Pendulum-v1": "pendulum -0.50 rad from upright, turning at +0.01 rad/s, step 0 of 200",
         "InvertedDoublePendulum-v5": "cart at -0.50, poles +0.01 and +0.01 rad from upright, "
-        "tip at 1.20, step 0 of 1000",
+        "step 0 of 1000",
     }
     for env_id, text in expected.items():
         env, task, state = ours_of(env_id)

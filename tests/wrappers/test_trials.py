@@ -135,6 +135,15 @@ def test_padded_mixtures_and_their_oracle(key):
         WithOptimalActions(gpicljax.make("MountainCar-v0"))
 
 
+def test_the_words_of_a_mixture_do_not_tell_which_environment_it_is(key):
+    env = TaskMixture((gpicljax.make("DarkRoom-v0"), gpicljax.make("KeyToDoor-v0")))
+    drawn = env.sample_task(key, env.default_params)
+    for index in range(2):
+        task = drawn.replace(index=jnp.int32(index))
+        state = env.initial(key, task)
+        assert env.describe(state, task) == f"observation {env.observe(state, task)}"
+
+
 def test_lakes_with_start_and_goal_anywhere(key):
     env = gpicljax.make("FrozenLake-v1", size=4, is_slippery=False)
     params = env.make_params(anywhere=True, hole_probability=0.4)

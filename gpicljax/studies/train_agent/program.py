@@ -70,7 +70,7 @@ class Config(TrainingConfig):
       probe_episodes: Greedy episodes per seed and log line.
       evaluation_episodes: Greedy episodes per seed at the end.
       evaluation_steps: Steps after which a trial of an evaluation is cut off.
-      film_frames: Most frames of the film; 0 for none.
+      film_frames: Most frames of the film; 0 for none. The page of the episode has its own.
     """
 
     env: str = "FrozenLake-v1"

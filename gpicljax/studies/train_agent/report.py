@@ -284,7 +284,10 @@ def draw_learning(outcome: RunResult) -> None:
 
 
 def draw_episode(outcome: RunResult) -> str:
-    """Films a greedy episode of the first sound seed, and writes its page; returns a sentence."""
+    """Films a greedy episode of the first sound seed, and writes its page; returns a sentence.
+
+    The page has pictures also where no film was asked for.
+    """
     config, env = outcome.config, outcome.program.more
     agent_name, episode_of_seeds = outcome.first_sound(outcome.measured[TRAINED]["greedy"].look)
     episode = jax.tree.map(lambda x: x[0], episode_of_seeds)
@@ -310,10 +313,7 @@ def draw_episode(outcome: RunResult) -> str:
         title=f"{config.algo} on {config.env}: {length} steps, return {total:,.1f}",
     )
     save_figure(figure, outcome.run.figures / "episode.png")
-    return (
-        f"{page} "
-        f"`figures/episode.gif` films it in {len(chosen)} frames; `figures/episode.png` has stills."
-    )
+    return f"{page} `figures/episode.gif` films it in {len(chosen)} frames; `figures/episode.png` has stills."
 
 
 # The report --------------------------------------------------------------------------------------

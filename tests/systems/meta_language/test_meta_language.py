@@ -435,10 +435,7 @@ def test_the_languages_own_distribution_has_no_regret(key):
 def test_describe(key):
     env = language_env()
     task = one_language(env, key, min_order=4, max_order=4, horizon=9)
-    text = env.describe(env.initial(key, task), task)
-    assert text.startswith("Token 0 of a language of order 4, 0 of 9 tokens drawn; likely")
-    likeliest = int(env.privileged(env.initial(key, task), task)["log_probs"].argmax())
-    assert f"to follow: {likeliest} (" in text
+    assert env.describe(env.initial(key, task), task) == "token 0, 0 of 9 tokens drawn"
 
 
 # Bad input --------------------------------------------------------------------------------------

@@ -80,7 +80,14 @@ def test_an_episode_step_by_step(case):
         shots += [int(facts["shot"])] * (t % 2 == 0)
     assert {step.info["correct"].item() for *_, step in steps[1::2]} == {True, False}
     assert shots == [0] * (len(shots) // 2) + [1] * (len(shots) // 2)
-    assert "asked for dimension" in env.describe(steps[-1][3].state, task)
+    first, waited, answered = (step.state for *_, step in (steps[-1], steps[0], steps[1]))
+    assert env.describe(first, task).startswith(f"game {len(steps) // 2}: asked for dimension ")
+    assert env.describe(waited, task) == f"game 1: asked for dimension {steps[1][1]['dimension']}"
+    seen = steps[2][0]["stimulus"]
+    values = [f"{x:.2f}" for x in seen] if stimulus == "scs" else steps[2][1]["latents"]
+    result = "right" if steps[1][3].info["correct"] else "wrong"
+    text = f"game 2: shown ({', '.join(map(str, values))}), last answer {result}"
+    assert env.describe(answered, task) == text
     if stimulus == "ohe" and rules == "reference":
         assert task.num_values.tolist() == [3, 3]
 

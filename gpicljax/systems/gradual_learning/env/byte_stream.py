@@ -27,7 +27,7 @@ from gpicljax.systems.gradual_learning.env.conversation import (
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, load_curriculum
 from gpicljax.systems.gradual_learning.env.hashing import Seed, derived_seed, word
 from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS, sample_permutation
-from gpicljax.systems.gradual_learning.env.pool import Row, count_reached, shared_pool
+from gpicljax.systems.gradual_learning.env.pool import count_reached, shared_pool
 from gpicljax.systems.gradual_learning.env.refill import (
     empty_question,
     first_question,
@@ -595,18 +595,9 @@ class ByteStream(Environment[Params, Task, State]):
         return "gpicljax.systems.gradual_learning.figures.stream_page:match"
 
     def describe(self, state: State, task: Task) -> str:
-        """Returns one line: the stream's position, what is said and the right answer."""
-        question, progress = state.question, state.progress
+        """Returns the step and the byte that was said last.
 
-        def text(row: Row) -> str:
-            rendered = _encode_bytes(task, row.render(_pool(), int(row.size)))
-            return bytes(rendered.tolist()).decode("latin-1")
-
-        message, cursor = text(question.text), int(question.unpack().cursor)
-        return (
-            f"step {int(state.time)}, {ALL_NAMES[int(state.task)]}, instance {int(state.instance)} "
-            f"({int(state.solved)} of {int(task.threshold)} solved), question "
-            f"{int(state.number)}: said {message[:cursor]!r}, to come {message[cursor:]!r}, "
-            f"right is {text(question.answer)!r}; "
-            f"{int(progress.streak)} right in a row"
-        )
+        No more than that byte: where a question begins is not observed.
+        """
+        byte = chr(int(self.observe(state, task)))
+        return f"step {int(state.time)} of {int(task.horizon)}: said {byte!r}"

@@ -409,8 +409,9 @@ class MazeWorld(Environment[Params, Task, State]):
         return "gpicljax.systems.maze_world.figures.episode_page:match"
 
     def describe(self, state: State, task: Task) -> str:
-        """Describes the agent's place and its target in words."""
-        return words.describe(self.mode, self.actions, state, task)
+        """Returns the step, the command or what is left of life, and the pose if it is observed."""
+        pose = np.asarray(self.pose(state)) if self.with_pose else None
+        return words.describe(self.survival, state, task, pose)
 
     def render(self, state: State, task: Task) -> jax.Array:
         """The maze from above with the agent and its target, `uint8[P, P, 3]`; see `overhead`."""

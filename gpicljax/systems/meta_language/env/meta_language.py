@@ -362,11 +362,6 @@ class MetaLanguage(Environment[Params, Task, State]):
         return "gpicljax.systems.meta_language.figures.text_page:match"
 
     def describe(self, state: State, task: Task) -> str:
-        """The latest token, and the likeliest next ones with their probabilities, in one line."""
-        probabilities = np.exp(np.asarray(self.next_token_log_probs(task, state.context)))
-        likeliest = np.argsort(-probabilities)[:3]
-        following = ", ".join(f"{token} ({probabilities[token]:.0%})" for token in likeliest)
-        return (
-            f"Token {int(state.context[-1])} of a language of order {int(task.order)}, "
-            f"{int(state.time)} of {int(task.horizon)} tokens drawn; likely to follow: {following}"
-        )
+        """Returns the latest token and how many were drawn, in one line."""
+        drawn = f"{int(state.time)} of {int(task.horizon)} tokens drawn"
+        return f"token {int(state.context[-1])}, {drawn}"

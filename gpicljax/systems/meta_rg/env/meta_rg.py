@@ -769,24 +769,32 @@ class MetaRG(Environment[Params, Task, State]):
         }
 
     def describe(self, state: State, task: Task) -> str:
-        """One line: phase, game, round, structure, both stimuli, and the message as heard."""
-        skeleton, game = state.skeleton, state.game
-        index, support = int(state.index), int(skeleton.num_support)
-        query = index >= support
-        place = index - support + 1 if query else index + 1
-        total = int(skeleton.num_games) - support if query else support
-        step = int(state.round)
-        stage = "feedback" if step == self.num_rounds + 1 else f"round {step}"
-        options = [tuple(int(v) for v in row) for row in game.listener_latents]
-        target = tuple(int(v) for v in game.speaker_latents[0])
-        message = [int(t) for t in self._hear(state, task, state.channel)[LISTENER]]
-        values = "x".join(str(int(d)) for d in task.num_values)
+        """Returns phase, game and stage, and what the listener sees and hears, in one line."""
+        observation = self.observe(state, task)
+        if self.num_agents:
+            observation = jax.tree.map(lambda x: x[LISTENER], observation)
+        query, step = bool(observation["phase"]), int(observation["round"])
+        game = int(state.index) - int(state.skeleton.num_support) * query + 1
+        stages = {self.num_rounds: "decision", self.num_rounds + 1: "feedback"}
+        entries = self.stimulus_size // self.num_dims
+        stimuli = np.asarray(observation["stimulus"]).reshape(-1, self.num_dims, entries)
+        seen = ", ".join(f"({', '.join(map(self._value_text, x))})" for x in stimuli)
+        whose = "the speaker's " if step > self.num_rounds else ""
         return (
-            f"{'query' if query else 'support'} game {place}/{total}, {stage}: structure {values}, "
-            f"speaker sees {target}, listener sees {', '.join(map(str, options))}, "
-            f"hears {message}, "
-            f"answer {int(game.answer)}"
+            f"{'query' if query else 'support'} game {game}, "
+            f"{stages.get(step, f'round {step}')}: the listener sees {whose}{seen} "
+            f"and hears {observation['message'].tolist()}"
         )
+
+    def _value_text(self, entries: np.ndarray) -> str:
+        """Returns one dimension of a stimulus as it is observed."""
+        if self.stimulus == "scs":
+            return f"{entries[0]:.2f}"
+        if not entries.any():
+            return "-"
+        if self.stimulus == "mhe":
+            return f"{entries.argmax()}"
+        return structure.word_text(entries) if len(entries) > 1 else f"{entries[0]}"
 
 
 shortcut_free = functools.partial(MetaRG, rules=SHORTCUT_FREE)

@@ -326,13 +326,14 @@ class Recall(Environment[Params, Task, State]):
         }
 
     def describe(self, state: State, task: Task) -> str:
-        """Returns one line: shot, game, structure, what is shown or asked for."""
-        latents, dimension, shot = self._game(state)
-        values = "x".join(str(int(d)) for d in task.num_values)
-        place, number = int(state.index) % int(state.num_stimuli) + 1, int(state.num_stimuli)
-        meaning, i = tuple(int(v) for v in latents), int(dimension)
-        question = f"asked for dimension {i} of {meaning}: {meaning[i]}"
-        return (
-            f"shot {int(shot) + 1} of {int(task.shots)}, game {place} of {number}: structure "
-            f"{values}, {question if state.asking else f'shown {meaning}'}"
-        )
+        """Returns one line: the game, what is shown or asked for, and the last result."""
+        observation = self.observe(state, task)
+        stimulus = np.asarray(observation["stimulus"]).reshape(self.num_dims, -1)
+        if state.asking:
+            seen = f"asked for dimension {stimulus[:, 0].argmax()}"
+        elif self.stimulus == "scs":
+            seen = f"shown ({', '.join(f'{x:.2f}' for x in stimulus[:, 0])})"
+        else:
+            seen = f"shown {tuple(stimulus.argmax(-1).tolist())}"
+        result = ("", ", last answer wrong", ", last answer right")[int(state.last_result)]
+        return f"game {int(state.index) + 1}: {seen}{result}"

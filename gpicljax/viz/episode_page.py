@@ -196,8 +196,7 @@ def fill_page(
 def side_by_side(title: str, pages: Mapping[str, str]) -> str:
     """Returns one page that shows several pages of episodes, by name, led by one slider."""
     frames = (
-        f'    <iframe title="{html.escape(name)}" sandbox="allow-scripts" '
-        f'srcdoc="{html.escape(page)}"></iframe>\n'
+        f'    <iframe title="{html.escape(name)}" srcdoc="{html.escape(page)}"></iframe>\n'
         for name, page in pages.items()
     )
     return fill_template(

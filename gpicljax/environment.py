@@ -481,8 +481,10 @@ class Environment(Generic[Params, Task, State]):
 
     @property
     def match(self) -> str | None:
-        """`"module:function"`, which returns the `play.Match` of an environment and its params: who
-        plays beside a person, and how an episode is drawn. None: nobody, in words and pictures.
+        """Returns `"module:function"`: what plays beside a person, and how an episode is drawn.
+
+        The function returns the `play.match.Match` of an environment and its params. None, by
+        default: a person plays alone, and episodes are drawn in words and pictures.
         """
         return None
 

@@ -35,7 +35,7 @@ def test_an_environment_passes_its_test_and_is_played(folder, capsys):
     assert run_tests(folder / "test_my_maze.py") == 0
     game = PlaySession(gpicljax.make("my_maze:MyMaze-v0"))
     game.press("1")
-    assert game.steps == 1 and game.words().startswith("step 1 of 10")
+    assert len(game.recording.rewards) == 1 and game.words().startswith("step 1 of 10")
 
 
 def test_a_network_passes_its_test_and_has_a_name(folder, capsys):

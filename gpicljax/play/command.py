@@ -26,6 +26,8 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.play.browser import server
 from gpicljax.play.game import PlaySession
@@ -73,7 +75,7 @@ def find_agent(name: str) -> Path:
 
 
 def load_player(match: Match, name: str) -> Player:
-    """Returns who is meant by a name, in an environment.
+    """Returns the player of a name, in an environment.
 
     Args:
       match: the environment.
@@ -96,7 +98,7 @@ def load_player(match: Match, name: str) -> Player:
 
 
 def choose_players(match: Match, options: Namespace) -> dict[str, Player]:
-    """Returns who plays beside a person: those asked for, or else a shipped agent and a program."""
+    """Returns the other players: those asked for, or else a shipped agent and a program."""
     if options.alone:
         return {}
     players = {name: load_player(match, name) for name in options.beside}
@@ -117,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_environment_arguments(parser, "MazeWorld-v0")
     text = "agents that play beside you: names of shipped ones, folders of saved ones, or program"
     parser.add_argument("--beside", nargs="+", default=[], metavar="AGENT", help=text)
-    parser.add_argument("--alone", action="store_true", help="nobody plays beside you")
+    parser.add_argument("--alone", action="store_true", help="no agent plays beside you")
     parser.add_argument("--terminal", action="store_true", help="play in this terminal")
     parser.add_argument(
         "--port", type=whole_number, default=0, help="of the page; 0 takes a free one"
@@ -208,7 +210,7 @@ def watch_page(match: Match, names: Sequence[str], seed: int) -> str:
     for name in names:
         player = load_player(match, name)
         drawing = match.draw(match.env, watch_episode(match, player, seed), player=player)
-        steps, total = f"{len(drawing.actions):,}", f"{sum(drawing.rewards):,.2f}"
+        steps, total = f"{len(drawing.actions):,}", f"{np.sum(drawing.rewards):,.2f}"
         about = {"in": innermost(match.env).name, "seed": seed, "steps": steps, "return": total}
         title = match.program_name if name == PROGRAM else Path(name).name
         pages[name] = drawing.page(title, about)

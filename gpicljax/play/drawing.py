@@ -83,6 +83,16 @@ def draw_episode(
       last_only: whether frame and words of the last situation are enough, as in an episode that is
         being played.
       player: the `play.match.Player` of the episode, where its page says more of it.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> from gpicljax.evaluation.returns import record_episode
+      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+      >>> agent, key = random_agent(env), jax.random.key(0)
+      >>> episode = jax.device_get(record_episode(key, env, agent, (), max_steps=3))
+      >>> "1 of 100 pulls made" in draw_episode(env, episode).page("Two arms")
+      True
     """
     del revealed, player
     length = int(episode.length)

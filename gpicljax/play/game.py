@@ -1,4 +1,4 @@
-"""A game: an environment, an episode in progress, who plays beside, and the keys that act in it."""
+"""A game: an environment, an episode in progress, other players, and keys that act in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,14 +80,15 @@ class Recording:
         """Returns the episode as far as it has come."""
         states = jax.tree.map(_stack, *self._states)
         actions = np.asarray(self.actions, np.int32)
-        rewards = np.asarray(self.rewards)
+        rewards: Any = np.asarray(self.rewards)
         task = jax.device_get(self.instance.task)
-        return Episode(task, states, actions, rewards, {}, np.int32(len(actions)))
+        length: Any = np.int32(len(actions))
+        return Episode(task, states, actions, rewards, {}, length)
 
 
 def _stack(*values: Any) -> NDArray[Any]:
     """Returns leaves of states as one array; of typed keys, which NumPy does not know, objects."""
-    if not jax.dtypes.issubdtype(values[0].dtype, jax.dtypes.prng_key):
+    if not jnp.issubdtype(values[0].dtype, jax.dtypes.prng_key):
         return np.stack(values)
     keys = np.empty(len(values), object)
     for i, key in enumerate(values):
@@ -95,15 +97,15 @@ def _stack(*values: Any) -> NDArray[Any]:
 
 
 class PlaySession:
-    """An environment, an episode in progress, what its keys do, and who plays beside.
+    """An environment, an episode in progress, what its keys do, and other players.
 
-    Everyone plays the same episode of the same task, a step for each of the person's.
+    All play the same episode of the same task, a step for each of the person's.
 
     Args:
       env: the environment.
       params: the distribution over tasks; the environment's default if None.
       seed: of tasks and episodes.
-      players: who plays beside, by name.
+      players: those that play beside the person, by name.
       draw: draws the episode.
       skip: see `Match`.
 
@@ -171,7 +173,7 @@ class PlaySession:
         return self.recording.instance.task
 
     def start(self, *, new_task: bool = False) -> None:
-        """Begins an episode, for everyone."""
+        """Begins an episode, for all players."""
         self._key, key = jax.random.split(self._key)
         task = None if new_task else jax.tree.map(lambda x: x[None], self.task)
         self.recording = Recording(self._batch.start(key, task=task)[0])
@@ -211,7 +213,7 @@ class PlaySession:
             self._act(action)
 
     def _answers(self) -> dict[str, Any]:
-        """Returns the actions of those who play beside and whose episodes go on."""
+        """Returns the actions of the other players whose episodes go on."""
         playing = {name: x for name, x in self.others.items() if not x.ending}
         return {name: self._agents[name]({0: x.instance.request})[0] for name, x in playing.items()}
 

@@ -1,4 +1,4 @@
-"""What is played and watched: an environment, who plays in it, and how it is drawn."""
+"""What is played and watched: an environment, its players, and how it is drawn."""
 
 from __future__ import annotations
 

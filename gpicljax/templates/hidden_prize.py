@@ -128,10 +128,7 @@ class HiddenPrize(Environment[Params, Task, State]):
 
     def describe(self, state, task):
         """One line."""
-        return (
-            f"step {int(state.steps)} of {int(task.horizon)}; the prize is behind door "
-            f"{int(task.prize)} of {int(task.num_doors)}"
-        )
+        return f"step {int(state.steps)} of {int(task.horizon)}"
 
 
 gpicljax.register("HiddenPrize-v0", HiddenPrize)

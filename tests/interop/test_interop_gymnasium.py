@@ -159,7 +159,7 @@ def test_render(lake):
     assert env.render().shape == (192, 192, 3)
     words = to_gymnasium(lake, render_mode="ansi")
     words.reset(seed=0)
-    assert words.render().startswith("row 0, column 0")
+    assert words.render() == "cell 0, step 0 of 100"
     assert to_gymnasium(lake).render() is None
 
 

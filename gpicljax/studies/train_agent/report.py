@@ -23,8 +23,7 @@ from gpicljax.evaluation.tables import (
     results_table,
     seeds_legend,
 )
-from gpicljax.play.drawing import draw_episode as draw_plainly
-from gpicljax.play.drawing import write_replay
+from gpicljax.play.drawing import draw_episode, write_replay
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS
@@ -283,15 +282,12 @@ def draw_learning(outcome: RunResult) -> None:
     )
 
 
-def draw_episode(outcome: RunResult) -> str:
-    """Films a greedy episode of the first sound seed, and writes its page; returns a sentence.
-
-    The page has pictures also where no film was asked for.
-    """
+def film_episode(outcome: RunResult) -> str:
+    """Films a greedy episode of the first sound seed, and writes its page; returns a sentence."""
     config, env = outcome.config, outcome.program.more
     agent_name, episode_of_seeds = outcome.first_sound(outcome.measured[TRAINED]["greedy"].look)
     episode = jax.tree.map(lambda x: x[0], episode_of_seeds)
-    drawing = draw_plainly(env, episode)
+    drawing = draw_episode(env, episode)
     if is_bandit(env):
         arms, means = env.action_space().n, arm_means(env, episode.task)
         taken = episode.actions[: int(episode.length)]
@@ -313,7 +309,8 @@ def draw_episode(outcome: RunResult) -> str:
         title=f"{config.algo} on {config.env}: {length} steps, return {total:,.1f}",
     )
     save_figure(figure, outcome.run.figures / "episode.png")
-    return f"{page} `figures/episode.gif` films it in {len(chosen)} frames; `figures/episode.png` has stills."
+    films = f"`figures/episode.gif` films it in {len(chosen)} frames"
+    return f"{page} {films}; `figures/episode.png` has stills."
 
 
 # The report --------------------------------------------------------------------------------------
@@ -328,7 +325,7 @@ def report(outcome: RunResult) -> Report:
         for name, words in distributions(outcome).items()
         for note in draw_trials(outcome, name, words)
     ]
-    film = draw_episode(outcome)
+    film = film_episode(outcome)
     side_by_side = f" of each of {len(cells)} settings" if len(cells) > 1 else ""
     goals = []
     if (target := goal(config)) is not None:

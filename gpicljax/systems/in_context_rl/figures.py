@@ -132,7 +132,7 @@ def _mark(frame: NDArray[np.uint8], way: NDArray[np.int64]) -> NDArray[np.uint8]
 
 
 def _darken(frame: NDArray[np.uint8], cells: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Returns a picture of tiles without those in which nobody has been."""
+    """Returns a picture of tiles without those that the player has not entered."""
     rows, columns = (side // _TILE for side in frame.shape[:2])
     is_known = np.zeros((rows, columns), bool)
     is_known[cells[..., 0], cells[..., 1]] = True

@@ -570,8 +570,8 @@ def test_words():
     text = "step 0 of 2048, go to red, 0 reached so far"
     assert env.describe(state, task) == text
     x, y = (float(z) for z in state.position)
-    turned = state.replace(heading=jnp.float32(np.pi))
-    text += f", at ({x:.2f}, {y:.2f}) m, heading 180 degrees"
+    turned = state.replace(heading=jnp.float32(np.pi / 2))
+    text += f", at ({x:.2f}, {y:.2f}) m, heading 90 degrees"
     assert dataclasses.replace(env, with_pose=True).describe(turned, task) == text
     env = make(max_landmarks=3, mode="survival", actions="continuous")
     description = env.describe(state, survival_task(env))

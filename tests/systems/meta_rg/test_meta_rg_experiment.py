@@ -54,7 +54,7 @@ def test_the_page_tells_the_first_greedy_episode(finished_run):
     greedy = jax.tree.map(lambda x: x[0, 0], results.measured.games["greedy"])
     games = greedy.valid.sum()
     # Three steps a game but for the last one's feedback; the decision is the second.
-    assert data["last"] == 3 * games - 1 and "structure" in data["words"][0]
+    assert data["last"] == 3 * games - 1 and "round 0" in data["words"][0]
     assert set(data["actions"][1::3]) <= {"same", "different"}
     assert set(data["actions"][::3] + data["actions"][2::3]) == {"wait"}
     right = [value > 0 for value in data["reward"][1::3]]

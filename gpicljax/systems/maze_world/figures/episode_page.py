@@ -130,7 +130,7 @@ def draw_maze(
         command=states.command if env.mode == "navigation" else None,
         memory=memory,
     )
-    return drawing._replace(stage=map_stage(shown), words=None)
+    return drawing._replace(stage=map_stage(shown))
 
 
 def match(env: MazeWorld, params: Params) -> Match:

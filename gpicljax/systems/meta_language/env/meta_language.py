@@ -359,7 +359,7 @@ class MetaLanguage(Environment[Params, Task, State]):
     @property
     def match(self) -> str:
         """See `Environment.match`."""
-        return "gpicljax.systems.meta_language.figures.text_page:match"
+        return "gpicljax.systems.meta_language.figures:match"
 
     def describe(self, state: State, task: Task) -> str:
         """Returns the latest token and how many were drawn, in one line."""

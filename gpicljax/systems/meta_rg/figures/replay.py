@@ -133,8 +133,8 @@ def match(env: MetaRG, params: Params) -> Match:
         name,
         shipped="meta_rg_exact",
         forgets=lambda timestep: timestep.observation["round"] == 0,
-        rules="You are the listener. Somebody describes a stimulus in words that you have to "
-        "learn: is it yours? Values of your stimulus lie on its lines; words name their sections.",
+        rules="You are the listener. The speaker describes a stimulus in words that you have "
+        "to learn: is it yours? Its values lie on its lines, and words name sections of these.",
         skip=lambda state: env.num_decisions if is_ruled and state.round < env.num_rounds else None,
     )
 

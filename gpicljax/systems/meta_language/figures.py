@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import jax
 import numpy as np
 
@@ -13,7 +11,7 @@ from gpicljax.play.drawing import Drawing, describe_situations
 from gpicljax.play.match import Match, Player
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params
 from gpicljax.systems.meta_language.measures.nulls import ORDERS, adaptive_ngrams, mixture
-from gpicljax.viz.episode_page import Stage
+from gpicljax.viz.text import text_stage
 
 
 def draw_language(
@@ -42,14 +40,8 @@ def draw_language(
     true = np.asarray(speak(episode.task, episode.states.context[:length]))
     attainable = true[np.arange(length), came]
     lost = np.cumsum(attainable - episode.rewards[:length])
-    vocabulary = env.vocab_size
-    counted = mixture(adaptive_ngrams(tokens[None], ORDERS - 1, vocabulary))[0]
+    counted = mixture(adaptive_ngrams(tokens[None], ORDERS - 1, env.vocab_size))[0]
     nats = {"the model": -episode.rewards[:length], "a program that counts": counted}
-    data = {
-        "tokens": tokens.tolist(),
-        "most": float(np.log(vocabulary)),
-        "nats": {name: np.round(values, 3).tolist() for name, values in nats.items()},
-    }
     return Drawing(
         words=describe_situations(env, episode, last_only=last_only),
         actions=[few[0] for few in predictions],
@@ -59,10 +51,10 @@ def draw_language(
             "reward of the true distribution": ["\u2013", *(f"{x:+.2f}" for x in attainable)],
             "lost so far, nats": [f"{x:.1f}" for x in np.append(0.0, lost)],
         },
-        stage=Stage(Path(__file__).with_name("text.html"), {"text": data}),
+        stage=text_stage(tokens, nats, env.vocab_size),
     )
 
 
 def match(env: MetaLanguage, params: Params) -> Match:
-    """Returns how a language is watched: who reads it cannot be played by hand."""
+    """Returns how a language is watched; its readers state chances, which no key can."""
     return Match(env, params, draw_language, shipped="meta_language_online")

@@ -322,7 +322,8 @@ def shipped_model(name: str) -> Path:
     experiments/maze_world.py`. `in_context_rl_mixture` learns bandits, lakes and corridors within
     200 actions, by `python experiments/in_context_rl_train.py --family mixture`, then with
     `--learner clone`. `byte_stream_quick` learns what bytes stand for within a stream, by `python
-    experiments/gradual_learning.py`.
+    experiments/gradual_learning.py`. `meta_rg_exact` learns the words of a language within an
+    episode, by `python experiments/meta_rg.py --preset cpu-exact`.
 
     Raises:
       ValueError: for an unknown name.

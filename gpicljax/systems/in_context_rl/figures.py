@@ -125,7 +125,7 @@ def _cells(env: Environment, states: TrialState, task: Any) -> NDArray[np.int64]
 def _mark(frame: NDArray[np.uint8], way: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Returns a picture of tiles with a dot where the player has been in this episode."""
     marked = frame.copy()
-    for row, column in way[:-1]:
+    for row, column in way[(way != way[-1:]).any(-1)]:
         top, left = _TILE * row + _TILE // 2 - 4, _TILE * column + _TILE // 2 - 4
         marked[top : top + 8, left : left + 8] = _DOT
     return marked

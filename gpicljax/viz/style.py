@@ -237,6 +237,20 @@ def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
         )
 
 
+def figure_pixels(figure: "Figure") -> NDArray[np.uint8]:
+    """Returns a figure as it is drawn at 144 dpi, `uint8[H, W, 3]`.
+
+    Example:
+      >>> figure_pixels(new_figure(2, 1)).shape
+      (144, 288, 3)
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
+
+
 def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     """Writes a figure at 144 dpi; the file appears whole or not at all.
 

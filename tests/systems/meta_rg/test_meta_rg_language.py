@@ -2,15 +2,19 @@
 
 import dataclasses
 import functools
+import io
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image, ImageColor
 
 import gpicljax
 from gpicljax.interface import Agent
 from gpicljax.systems.meta_rg.env.types import SPEAKER
+from gpicljax.systems.meta_rg.figures.languages import languages_film
+from gpicljax.systems.meta_rg.figures.messages import token_hues
 from gpicljax.systems.meta_rg.measures.acquisition import ease_of_acquisition
 from gpicljax.systems.meta_rg.measures.speaker_language import languages, meanings, utterances
 
@@ -101,3 +105,28 @@ def test_what_is_refused():
             ease_of_acquisition(jax.random.key(0), *arguments, vocab_size=3)
     with pytest.raises(ValueError, match="epochs: got 0"):
         ease_of_acquisition(jax.random.key(0), sent, inputs, mask, mask, vocab_size=3, epochs=0)
+
+
+def test_a_film_of_a_language_has_a_frame_for_each_moment_and_fixed_colours():
+    space = meanings(dataclasses.replace(ENV, max_values=2))
+    moments = np.stack([np.full_like(space, token) for token in (1, 5, 0)])
+    film = Image.open(io.BytesIO(languages_film(moments, space, 6, titles=["a", "b", "c"])))
+    assert film.n_frames == 3 and max(film.size) <= 640
+    hues = np.array([ImageColor.getrgb(hue) for hue in token_hues(6)])
+    shown = []
+    for moment in range(3):
+        film.seek(moment)
+        pixels = np.asarray(film.convert("RGB")).astype(int)
+        shown.append([(np.abs(pixels - hue).max(-1) < 12).sum() for hue in hues])
+    # Besides the cells there is the legend.
+    assert np.argmax(shown, axis=0)[[1, 5]].tolist() == [0, 1]
+    assert shown[0][1] > 10_000 < shown[1][5] and shown[0][5] < 1_000 > shown[1][1]
+
+
+@pytest.mark.parametrize(
+    ("moments", "titles", "message"),
+    [(np.ones((8, 3), int), ["a"], "messages"), (np.ones((2, 8, 3), int), ["a"], "titles: got 1")],
+)
+def test_a_film_refuses_what_does_not_fit(moments, titles, message):
+    with pytest.raises(ValueError, match=message):
+        languages_film(moments, np.ones((8, 3), int), 6, titles=titles)

@@ -1,13 +1,15 @@
 """A language at a glance: what is said of every meaning."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gpicljax.checks import check_array
+from gpicljax.checks import check, check_array
 from gpicljax.systems.meta_rg.figures.messages import draw_tokens, token_hues, token_legend
 from gpicljax.viz import style
+from gpicljax.viz.films import animation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,3 +88,49 @@ def languages_figure(
     token_legend(figure, hues, columns=1)
     style.title_figure(figure, title)
     return figure
+
+
+def languages_film(
+    messages: ArrayLike,
+    meanings: ArrayLike,
+    vocab_size: int,
+    *,
+    titles: Sequence[str],
+    frames_per_second: float = 2.0,
+    most_pixels: int = 640,
+) -> bytes:
+    """Films how a speaker's messages for the same meanings change, drawn as in `languages_figure`.
+
+    Args:
+      messages: `int[T, M, L]`, of T moments of the training, at least one.
+      meanings: `int[M, N_dim]`, 0-based values.
+      vocab_size: number of tokens besides 0.
+      titles: T titles, one over each frame.
+      frames_per_second: speed, at most 50.
+      most_pixels: larger frames are reduced until neither side exceeds this.
+
+    Returns:
+      The content of an animated GIF with a frame for each moment.
+
+    Raises:
+      ValueError: if messages, meanings and titles do not belong together, or a number is out of
+        range.
+
+    Example:
+      >>> import itertools
+      >>> meanings = np.array(list(itertools.product(range(2), repeat=3)))
+      >>> messages = np.stack([np.ones_like(meanings), meanings + 1])
+      >>> film = languages_film(messages, meanings, vocab_size=6, titles=["before", "after"])
+      >>> film[:6]
+      b'GIF89a'
+    """
+    moments = np.asarray(messages)
+    check_array(moments.ndim == 3 and moments.size > 0, "messages", moments, "int[T, M, L]")
+    accepted = f"{len(moments)} titles, one for each moment"
+    check(len(titles) == len(moments), "titles", len(titles), accepted)
+    figures = (
+        languages_figure({"message": spoken}, meanings, vocab_size, title=title)
+        for spoken, title in zip(moments, titles, strict=True)
+    )
+    frames = np.stack([style.figure_pixels(figure) for figure in figures])
+    return animation(frames, frames_per_second=frames_per_second, most_pixels=most_pixels)

@@ -19,14 +19,14 @@ from browser import browse, in_browser
 from variants import daily
 
 import gpicljax
-from gpicljax import spaces
+from gpicljax import agents, spaces
 from gpicljax.environment import Environment, Transition
 from gpicljax.play import command
 from gpicljax.play.browser import play_page, replay_page, server, situation
 from gpicljax.play.game import NotPlayableError, PlaySession
 from gpicljax.play.match import find_match
 from gpicljax.play.terminal import half_blocks, play_in_terminal, printable, screen
-from gpicljax.runs import shipped_models
+from gpicljax.runs import save_agent, shipped_models
 from gpicljax.viz.episode_page import episode_page, side_by_side
 
 
@@ -331,11 +331,15 @@ def test_everyone_plays_the_same_episode():
     env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
     program = find_match(env).program
     game = beside(env, first=program, second=program)
+    compiled = beside(env, first=program)
+    compiled.compile()
     for _ in range(12):
         game.press("0")
+        compiled.press("0")
     one, two = game.others["first"], game.others["second"]
     assert one.actions == two.actions and one.rewards == two.rewards
     assert len(one.rewards) == len(game.recording.rewards) == 12
+    assert compiled.others["first"].actions == one.actions
     # Where the program chose the person's arm at the same step, it was paid the same.
     same = [t for t, action in enumerate(one.actions) if action == 0]
     assert same and all(one.rewards[t] == game.recording.rewards[t] for t in same)
@@ -352,6 +356,17 @@ def hidden(content):
     """What the page of a game of MetaRG is told of what the listener may not see."""
     game = content["games"][-1]
     return game["speaker"], game["answer"], content["sections"], content["sent"], content["counts"]
+
+
+def test_compiling_teaches_nobody_anything():
+    env = gpicljax.make("MetaRG-v1")
+    games = [beside(env, program=find_match(env).program) for _ in range(2)]
+    games[0].compile()
+    while not games[0].over:
+        for game in games:
+            game.press("s")
+    one, two = (game.others["program"] for game in games)
+    assert one.actions == two.actions and one.rewards == two.rewards
 
 
 def test_a_listener_is_not_told_the_answer_before_the_feedback():
@@ -434,14 +449,15 @@ def test_keys_reach_the_program_and_the_page_follows(tmp_path):
         say(sent.join(","));
         say(document.getElementById("standing").innerText.replace(/\\s+/g, " "));
         say(document.getElementById("play").offsetParent === null);
-        const box = document.getElementById("buttons").getBoundingClientRect();
-        say(box.top >= 0 && box.bottom <= window.innerHeight);
+        const box = document.querySelector(".dock").getBoundingClientRect();
+        say(window.innerWidth + " " + (box.top >= 0 && box.bottom <= window.innerHeight));
       }}, 1200);
     """
-    dom = browse(page, tmp_path, script)
+    # Buttons and score are in view without scrolling.
+    dom = browse(page, tmp_path, script, flags=("--dump-dom", "--window-size=1280,720"))
     assert "Arms &lt;b&gt;" in dom and "Pull &lt;i&gt;." in dom
     said = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1].strip().split("\n")
-    assert said[0] == "1,2" and said[2:] == ["true", "true"]
+    assert said[0] == "1,2" and said[2:] == ["true", "1280 true"]
     assert said[1].strip().startswith("so far you ") and "program" in said[1]
 
 
@@ -483,6 +499,16 @@ def test_an_agent_is_watched_beside_itself_without_memory_and_a_program(tmp_path
     page = watch(tmp_path, "meta_rg_exact", "meta_rg_exact:wiped", "program")
     assert page.count("<iframe") == 3
     assert "1-nearest neighbour" in page and "attention" in page
+
+
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "MountainCar-v0"])
+def test_a_saved_agent_of_single_episodes_is_watched(env_id, tmp_path):
+    rule, env = agents.get_algorithm("random"), gpicljax.make(env_id)
+    settings = {"config": rule.config(), "network": rule.network(), "params": ()}
+    where = {"env_id": env_id, "env_options": {}, "env_params": env.default_params}
+    save_agent(tmp_path / "mine", algorithm="random", num_envs=1, **settings, **where)
+    page = watch(tmp_path, str(tmp_path / "mine"))
+    assert "<h1>mine</h1>" in page and "data:image/webp" in page
 
 
 @pytest.mark.slow

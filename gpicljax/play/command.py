@@ -201,7 +201,9 @@ def watched_match(options: Namespace) -> Match:
         raise ValueError("--in: got none; accepted: the id of an environment")
     loaded = load_agent(find_agent(agents[0]))
     # What learns within whole trials plays those of the environment inside.
-    return find_match(innermost(loaded.env), loaded.env_params)
+    match = find_match(innermost(loaded.env), loaded.env_params)
+    fits = match.env.observation_space() == loaded.env.observation_space()
+    return match if fits else Match(loaded.env, loaded.env_params)
 
 
 def watch_page(match: Match, names: Sequence[str], seed: int) -> str:

@@ -113,7 +113,9 @@ class PlaySession:
       actions: the action that each key stands for.
       names: what each key does, in words.
       is_stream: whether one byte comes in and one goes out at every step.
-      revealed: whether is shown what the player does not see.
+      revealed: whether the drawing shows what players do not see.
+      recording: the person's episode.
+      others: the other players' episodes, by name.
 
     Raises:
       NotPlayableError: if there are several agents, or actions are not Discrete.
@@ -175,11 +177,14 @@ class PlaySession:
     def start(self, *, new_task: bool = False) -> None:
         """Begins an episode, for all players."""
         self._key, key = jax.random.split(self._key)
-        task = None if new_task else jax.tree.map(lambda x: x[None], self.task)
-        self.recording = Recording(self._batch.start(key, task=task)[0])
-        self.others = {
-            name: Recording(self._batch.start(key, task=task)[0]) for name in self._players
-        }
+        self._begin(key, None if new_task else jax.tree.map(lambda x: x[None], self.task))
+
+    def _begin(self, key: jax.Array, task: ArrayTree) -> None:
+        self._begun_by = key, task
+        self.recording, *others = (
+            Recording(self._batch.start(key, task=task)[0]) for _ in range(1 + len(self._players))
+        )
+        self.others = dict(zip(self._players, others, strict=True))
         self.revealed = False
         self._skip_on()
 
@@ -189,6 +194,7 @@ class PlaySession:
         self._batch.start(self._key, task=jax.tree.map(lambda x: x[None], self.task))
         self._answers()
         self.drawing()
+        self._begin(*self._begun_by)  # the players have seen more than they should
 
     def press(self, key: str) -> None:
         """Does what a key stands for; keys that stand for nothing do nothing."""

@@ -91,6 +91,7 @@ NOT_RUN = {
     "gpicljax compile": "takes minutes; tests/runtime compiles smaller programs",
     "gpicljax serve": "waits for a learner; tests/serve plays it",
     "gpicljax play": "waits for keys; tests/test_play.py presses them",
+    "gpicljax watch": "tests/test_play.py watches agents",
     "gpicljax run meta_rg --seeds 6": "the same as python experiments/meta_rg.py --seeds 6",
     "gpicljax runs": "tests/runs/test_run_command.py reads stored runs",
     "gpicljax profile": "tests/runs/test_profile.py reads records",

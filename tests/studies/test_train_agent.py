@@ -76,7 +76,7 @@ def test_the_page_tells_the_episode_step_by_step(finished_run):
     assert output["words"][-1].endswith(f"step {length} of 100")
     # The same pictures without a film.
     config = dataclasses.replace(results.config, film_frames=0)
-    sentence = train_agent_report.draw_episode(results._replace(config=config))
+    sentence = train_agent_report.film_episode(results._replace(config=config))
     assert sentence.endswith("No film: none was asked for.")
     assert (run / "figures" / "episode.html").read_text() == text
 

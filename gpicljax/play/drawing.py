@@ -67,22 +67,17 @@ Draw = Callable[..., Drawing]
 
 
 def draw_episode(
-    env: Environment,
-    episode: Episode,
-    *,
-    revealed: bool = True,
-    last_only: bool = False,
-    player: Any = None,
+    env: Environment, episode: Episode, *, last_only: bool = False, **unused: Any
 ) -> Drawing:
     """Draws an episode of any environment: pictures of it, and the situation in words.
 
     Args:
       env: the environment.
       episode: the episode, arrays on the host.
-      revealed: whether the drawing may show what the agent does not see.
       last_only: whether frame and words of the last situation are enough, as in an episode that is
         being played.
-      player: the `play.match.Player` of the episode, where its page says more of it.
+      **unused: what other drawings depend on: `revealed`, whether they may show what the agent
+        does not see, and `player`, the `play.match.Player` of the episode.
 
     Example:
       >>> import gpicljax
@@ -94,7 +89,7 @@ def draw_episode(
       >>> "1 of 100 pulls made" in draw_episode(env, episode).page("Two arms")
       True
     """
-    del revealed, player
+    del unused
     length = int(episode.length)
     frames, frame_steps = draw_frames(picture_of(env), episode, last_only=last_only)
     return Drawing(

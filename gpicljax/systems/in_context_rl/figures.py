@@ -66,14 +66,14 @@ def draw_trial(
     *,
     revealed: bool = True,
     last_only: bool = False,
-    player: Player | None = None,
+    **how: Any,
 ) -> Drawing:
     """Draws a trial; see `play.drawing.draw_episode`.
 
     Cells in which the player has not been are dark, and the means of arms are hidden, until
     everything is revealed.
     """
-    drawing = draw_episode(env, episode, revealed=revealed, last_only=last_only, player=player)
+    drawing = draw_episode(env, episode, last_only=last_only, **how)
     bandit = innermost(env)
     if isinstance(bandit, BernoulliBandit | OnePullBandit):
         task = _unwrap(env, episode.states, episode.task)[1]

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import Episode
 from gpicljax.play.drawing import Drawing, describe_situations
-from gpicljax.play.match import Match, Player
+from gpicljax.play.match import Match
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params
 from gpicljax.systems.meta_language.measures.nulls import ORDERS, adaptive_ngrams, mixture
 from gpicljax.viz.text import text_stage
 
 
 def draw_language(
-    env: Environment,
-    episode: Episode,
-    *,
-    revealed: bool = True,
-    last_only: bool = False,
-    player: Player | None = None,
+    env: Environment, episode: Episode, *, last_only: bool = False, **unused: Any
 ) -> Drawing:
     """Draws a text and what a model expected of it; see `play.drawing.draw_episode`.
 
     Beside the model stands a program that counts as it goes: adaptive n-grams, mixed.
     """
-    del revealed, player
+    del unused
     assert isinstance(env, MetaLanguage)
     length = int(episode.length)
     tokens = np.asarray(episode.states.context)[: length + 1, -1]

@@ -77,15 +77,10 @@ def draw_steps(steps: StreamSteps) -> Drawing:
 
 
 def draw_stream(
-    env: ByteStream,
-    episode: Episode,
-    *,
-    revealed: bool = True,
-    last_only: bool = False,
-    player: Player | None = None,
+    env: ByteStream, episode: Episode, *, revealed: bool = True, **unused: Any
 ) -> Drawing:
     """Draws a stream; see `play.drawing.draw_episode`. Its task sets are hidden at first."""
-    del last_only, player
+    del env, unused
     length, states = int(episode.length), episode.states
     heard = states.byte if episode.task.shown is None else episode.task.shown[states.byte]
     number = np.asarray(states.instance)

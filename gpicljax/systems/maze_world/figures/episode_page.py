@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -103,16 +104,9 @@ def map_stage(episode: MazeEpisode) -> pages.Stage:
     return pages.Stage(Path(__file__).with_name("map.html"), data)
 
 
-def draw_maze(
-    env: MazeWorld,
-    episode: Episode,
-    *,
-    revealed: bool = True,
-    last_only: bool = False,
-    player: Player | None = None,
-) -> Drawing:
+def draw_maze(env: MazeWorld, episode: Episode, *, revealed: bool = True, **how: Any) -> Drawing:
     """Draws an episode; see `play.drawing.draw_episode`. The map is hidden until it is revealed."""
-    drawing = draw_episode(env, episode, revealed=revealed, last_only=last_only, player=player)
+    drawing = draw_episode(env, episode, **how)
     if env.view == "first_person":
         drawing = drawing._replace(picture_title="First person")
     if not revealed:

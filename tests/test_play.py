@@ -413,8 +413,8 @@ def test_a_trial_is_dark_where_nobody_has_been(env_id, static, key, dark):
     if dark is None:
         assert frames is None and revealed is not None
     else:
-        is_dark = (frames[0] == (44, 48, 56)).all(-1).mean()
-        assert 0.5 < is_dark < 1 and not (revealed[0] == (44, 48, 56)).all(-1).any()
+        is_dark = (frames[0] == (128, 134, 142)).all(-1).mean()
+        assert 0.5 < is_dark < 1 and not (revealed[0] == (128, 134, 142)).all(-1).any()
 
 
 def test_arms_keep_their_means_to_themselves():

@@ -453,8 +453,9 @@ LANGUAGE_MODELS = {"meta_language_online": 10_639, "meta_language_tiny": 303_008
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_shipped_models_learn_a_language_that_they_have_never_seen(name):
-    agents = "byte_stream_quick", "in_context_rl_mixture", "maze_world_small", "meta_rg_exact"
-    assert shipped_models() == sorted([*agents, *LANGUAGE_MODELS])
+    agents = "byte_stream_quick", "dark_room_planning", "in_context_rl_mixture"
+    others = "maze_world_small", "meta_rg_exact"
+    assert shipped_models() == sorted([*agents, *others, *LANGUAGE_MODELS])
     folder = shipped_model(name)
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2e6
     model = load_language_model(folder)

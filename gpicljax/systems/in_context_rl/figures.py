@@ -24,8 +24,10 @@ from gpicljax.wrappers.wrapper import Wrapper, innermost
 
 ACTIONS = 200
 """Actions of a trial."""
+_SHIPPED = {"DarkRoom": "dark_room_planning"}
+"""Shipped agents of tasks that are too large for the agent of all families."""
 _TILE = 48  # pixels
-_FOG, _DOT = np.array([44, 48, 56], np.uint8), np.array([213, 94, 0], np.uint8)
+_FOG, _DOT = np.array([128, 134, 142], np.uint8), np.array([213, 94, 0], np.uint8)
 
 
 def match(env: Environment, params: ArrayTree) -> Match:
@@ -40,7 +42,7 @@ def match(env: Environment, params: ArrayTree) -> Match:
         draw_trial,
         Player(program),
         name,
-        shipped="in_context_rl_mixture" if is_padded else "",
+        shipped="in_context_rl_mixture" if is_padded else _SHIPPED.get(env.name, ""),
         rules=f"You have {ACTIONS} actions. Episodes follow each other, and the task stays the "
         "same: find out what pays, and then earn it as often as you can.",
     )

@@ -435,3 +435,10 @@ def flatten(space: Space, value: Any) -> jax.Array:
         parts = [flatten(entry, value[name]) for name, entry in space.items]
         return jnp.concatenate(parts, axis=-1)
     raise TypeError(refusal("space", space, "Discrete, MultiDiscrete, Box, Dict"))
+
+
+def observed_values(observation: Any) -> dict[str, Any]:
+    """Returns the entries of an observation by their names, as numbers or lists of them."""
+    leaves = jax.tree_util.tree_leaves_with_path(observation)
+    parts = [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in leaves]
+    return {name or "observation": np.asarray(x).tolist() for name, x in parts}

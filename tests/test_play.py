@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ from variants import daily
 import gpicljax
 from gpicljax import agents, spaces
 from gpicljax.environment import Environment, Transition
-from gpicljax.play import command
+from gpicljax.play import command, write_replay
 from gpicljax.play.browser import play_page, replay_page, server, situation
 from gpicljax.play.game import NotPlayableError, PlaySession
 from gpicljax.play.match import find_match
@@ -317,6 +318,12 @@ def test_a_stream_of_bytes_is_played_byte_by_byte():
     assert rows[0] == f"\x1b[HInput  : {''.join(map(printable, map(ord, said())))}"
     assert rows[1].startswith("Output : ") and rows[2].startswith("Reward : ")
     assert "The stream is over." in rows[-1].removesuffix("\x1b[J")
+
+
+def test_no_episode_is_replayed_where_no_seed_is_sound():
+    drawing = PlaySession(Corridor()).drawing(whole=True)
+    outcome = types.SimpleNamespace(sound=np.zeros(2, bool))
+    assert write_replay(outcome, drawing, "seed 0") == "No episode to replay: no seed is sound."
 
 
 # Players beside a person ------------------------------------------------------------------------

@@ -28,7 +28,7 @@ _LETTERS = "0123456789abcdefghijkloptuvwxyz"
 
 
 class Drawing(NamedTuple):
-    """What there is to see of an episode of T steps.
+    """The visible parts of an episode of T steps.
 
     Attributes:
       words: T + 1 descriptions of the situation; empty where they are not asked for.
@@ -134,9 +134,8 @@ def describe_state(env: Environment, state: Any, task: Any) -> str:
     """Returns a situation in words; the observation where an environment has none."""
     with contextlib.suppress(NotImplementedError):
         return env.describe(state, task)
-    paths, _ = jax.tree_util.tree_flatten_with_path(env.observe(state, task))
-    parts = [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in paths]
-    return "\n".join(f"{name or 'observation'}: {np.asarray(x).tolist()}" for name, x in parts)
+    values = spaces.observed_values(env.observe(state, task))
+    return "\n".join(f"{name}: {value}" for name, value in values.items())
 
 
 @functools.cache
@@ -191,6 +190,9 @@ def write_replay(outcome: RunResult, drawing: Drawing, whose: str) -> str:
       drawing: of the episode.
       whose: the seed that played it, as `RunResult.first_sound` names it.
 
+    Returns:
+      A sentence for the report; nothing is written where no seed is sound.
+
     Example:
       >>> from gpicljax.runtime import Report
       >>> def report(outcome):
@@ -198,6 +200,8 @@ def write_replay(outcome: RunResult, drawing: Drawing, whose: str) -> str:
       ...     drawing = draw_episode(outcome.program.more, episode)
       ...     return Report(write_replay(outcome, drawing, whose), {})
     """
+    if not outcome.sound.any():
+        return "No episode to replay: no seed is sound."
     steps, total = f"{len(drawing.actions):,}", f"{np.sum(drawing.rewards):,.2f}"
     about = {"steps": steps, "return": total, "of": whose, "run": outcome.run.path.name}
     page = drawing.page(outcome.program.title, about)

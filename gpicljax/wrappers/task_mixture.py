@@ -13,7 +13,7 @@ from flax import struct
 
 from gpicljax.checks import check
 from gpicljax.environment import Environment, Transition
-from gpicljax.spaces import Space
+from gpicljax.spaces import Space, observed_values
 from gpicljax.typing import ArrayTree
 
 
@@ -163,6 +163,5 @@ class TaskMixture(Environment[_Params, MixtureTask, _States]):
 
     def describe(self, state: _States, task: MixtureTask) -> str:
         """Returns the observation, as the words of one environment would tell which it is."""
-        leaves = jax.tree_util.tree_leaves_with_path(self.observe(state, task))
-        parts = [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in leaves]
-        return ", ".join(f"{name or 'observation'} {np.asarray(x).tolist()}" for name, x in parts)
+        values = observed_values(self.observe(state, task))
+        return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -88,18 +88,23 @@ def server(game: PlaySession, title: str, port: int = 0, rules: str = "") -> Thr
 
 def situation(game: PlaySession) -> dict[str, Any]:
     """Returns everything that the page shows, for JSON."""
-    drawing = game.drawing()
-    others = {name: (game.drawing(name), x.rewards) for name, x in game.others.items()}
+    return _live_content(game, game.drawing())
+
+
+def _live_content(game: PlaySession, drawing: Drawing) -> dict[str, Any]:
+    others = {name: game.drawing(name) for name in game.others}
     live = {
         "keys": game.names,
         "over": game.over,
         "takes": "".join(game.actions) if game.is_stream else "",
-        "players": [{"name": "you", "last": _latest(drawing)}]
-        + [{"name": name, "last": _latest(drawn)} for name, (drawn, _) in others.items()],
+        "players": [
+            {"name": name, "last": _latest(drawn)}
+            for name, drawn in {"you": drawing, **others}.items()
+        ],
     }
     rewards = [
         {"name": name, "reward": np.asarray(drawn.rewards, float).tolist()}
-        for name, (drawn, _) in others.items()
+        for name, drawn in others.items()
     ]
     return drawing.content() | {"live": live, "others": rewards}
 
@@ -114,7 +119,9 @@ def play_page(game: PlaySession, title: str, rules: str) -> str:
     """Returns the page on which the game is played."""
     drawing = game.drawing()
     more = {"picture_title": drawing.picture_title, "stage": drawing.stage, "live": _LIVE}
-    return fill_page(title, situation(game), about={rules: ""} if rules else {}, **more)
+    return fill_page(
+        title, _live_content(game, drawing), about={rules: ""} if rules else {}, **more
+    )
 
 
 def replay_page(game: PlaySession, title: str, rules: str) -> str:

@@ -225,7 +225,7 @@ class PlaySession:
 
     @property
     def over(self) -> str:
-        """How the episode ended, in words; empty while it goes on."""
+        """The end of the episode in words; empty while it goes on."""
         again, anew = list(self._commands)[:2]
         ending = self.recording.ending
         return ending and f"The episode {ending}. {again}: another one, {anew}: a new task."

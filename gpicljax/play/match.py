@@ -1,8 +1,7 @@
-"""What is played and watched: an environment, its players, and how it is drawn."""
+"""Matches: an environment as it is played and watched, with its players and its drawing."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -81,10 +80,10 @@ def watch_episode(match: Match, player: Player, seed: int = 0) -> Episode:
     """Returns an episode of a player, arrays on the host; the same seed gives the same episode."""
     horizon = int(match.env.horizon(match.params))
     steps = MOST_STEPS if horizon == NO_LIMIT else min(horizon, MOST_STEPS)
-    record = functools.partial(
-        record_episode, env=match.env, agent=player.agent, max_steps=steps, privileged=True
-    )
-    played = jax.jit(
-        lambda key, params, env_params: record(key, params=params, env_params=env_params)
-    )
-    return jax.device_get(played(jax.random.key(seed), player.params, match.params))
+
+    @jax.jit
+    def record(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Episode:
+        settings = {"max_steps": steps, "env_params": env_params, "privileged": True}
+        return record_episode(key, match.env, player.agent, params, **settings)
+
+    return jax.device_get(record(jax.random.key(seed), player.params, match.params))

@@ -67,11 +67,10 @@ def _sixth(level: int) -> int:
 
 
 def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = True) -> str:
-    """Returns a screenful: the pictures side by side, or words, then the numbers and the keys."""
+    """Returns a screenful: the picture or words, then the numbers and the keys."""
     if game.is_stream:
         return stream_screen(game, columns)
-    drawing = game.drawing()
-    pictures = [] if drawing.frames is None else list(drawing.frames)
+    frames = game.drawing().frames
     keys = {_SIGNS.get(key, key): label for key, label in game.names.items()} | {QUIT: "quit"}
     # Words stay with their keys where lines are wrapped.
     pairs = ["\xa0".join([key, *label.split()]) for key, label in keys.items()]
@@ -80,17 +79,11 @@ def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = T
     below += textwrap.wrap("   ".join(pairs), columns)
     below = [line.replace("\xa0", " ") for line in below[: max(0, lines - 2)]]
     room = max(1, lines - len(below) - 1)
-    if not pictures:
+    if frames is None:
         words = [row for line in game.words().splitlines() for row in textwrap.wrap(line, columns)]
         return _whole([*words[:room], *below])
-    columns_each = (columns - 2 * (len(pictures) - 1)) // len(pictures)
-    blocks = [
-        half_blocks(picture, max(1, columns_each), room, true_colour=true_colour).split("\r\n")
-        for picture in pictures
-    ]
-    tall = max(len(block) for block in blocks)
-    rows = ["  ".join(b[i] if i < len(b) else "" for b in blocks) for i in range(tall)]
-    return _whole([*rows, *below])
+    picture = half_blocks(frames[-1], columns, room, true_colour=true_colour)
+    return _whole([*picture.split("\r\n"), *below])
 
 
 def stream_screen(game: PlaySession, columns: int) -> str:

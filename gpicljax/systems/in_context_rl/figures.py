@@ -84,16 +84,16 @@ def draw_trial(
         stage = arms_stage(np.minimum(episode.actions, arms - 1), episode.rewards, arms, means)
         return drawing._replace(stage=stage)
     states: TrialState = episode.states
-    ended = states.terminated | states.truncated
-    readings = {"episode": [str(number + 1) for number in np.cumsum(ended)]}
+    numbers = np.cumsum(states.terminated | states.truncated)
+    readings = {"episode": [str(number + 1) for number in numbers]}
     drawing = drawing._replace(readings=readings)
     cells = _cells(env, states, episode.task)
     if drawing.frames is None or drawing.frame_steps is None:
         return drawing
     if cells is None:  # the picture is of what has to be found out
         return drawing if revealed else drawing._replace(frames=None, frame_steps=None)
-    numbers, frames = np.cumsum(ended), []
-    steps = [len(ended) - 1] if last_only else drawing.frame_steps
+    frames = []
+    steps = [len(numbers) - 1] if last_only else drawing.frame_steps
     for frame, step in zip(drawing.frames, steps, strict=True):
         way = cells[0, : step + 1][numbers[: step + 1] == numbers[step]]
         seen = frame if revealed else _darken(frame, cells[:, : step + 1])

@@ -79,7 +79,6 @@ def games_stage(
         "reply": states.channel[: length + 1, LISTENER].tolist() if env.listener_speaks else None,
         "expects": "feedback" in listener,
         "feedback": env.feedback,
-        "revealed": revealed,
         "games": played,
         **_pack_attention(attention, len(games)),
     }

@@ -169,8 +169,8 @@ CPU_EXACT = dataclasses.replace(
 CPU_SECTIONS = dataclasses.replace(
     CPU_EXACT,
     game=WITHHELD,
-    observations=2_048_000,
-    log_lines=8,
+    observations=4_096_000,
+    log_lines=16,
     unseen_samples=(),
     network=SECTIONS,
     agent=dataclasses.replace(NEXT_REWARD, updates_per_collect=4),

@@ -136,6 +136,12 @@ class EventStore(nn.Module):
         reads = self._read(fresh, events, visible).swapaxes(0, 1)
         return reads, Stored(*ring.store(*carry, fresh, inputs.write, starts))
 
+    def mean_values(self, reads: jax.Array) -> jax.Array:
+        """Returns what each head has read of values, float `[..., H, V]`, of reads `[..., R]`."""
+        size = self.key_size + self.value_size
+        events = reads[..., : self.heads * size].reshape(*reads.shape[:-1], self.heads, size)
+        return events[..., self.key_size :]
+
     def attention(self, inputs: Event, starts: jax.Array) -> jax.Array:
         """Weights of the events of earlier steps, `float[T, B, H, T]`, from an empty memory on.
 

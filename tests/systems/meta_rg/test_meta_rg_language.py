@@ -71,6 +71,26 @@ def test_every_sample_is_spoken_of():
     assert (first == third).all() and (first != second).all()
 
 
+def test_a_speaker_is_asked_before_it_has_spoken_or_after():
+    # It says how often it has spoken before, cut at the largest token.
+    def act(keys, params, carry, timestep):
+        begins = timestep.observation["round"][:, SPEAKER] == 0
+        carry = jnp.where(timestep.trial_start, 0, carry) + begins
+        action = jnp.zeros((len(keys), 2, 4), jnp.int32)
+        said = jnp.minimum(carry, ENV.vocab_size)
+        return action.at[:, SPEAKER, 1:].set(said[:, None]), {}, carry
+
+    counts = Agent(lambda batch: jnp.zeros(batch, jnp.int32), act)
+    sizes = {"agent": counts, "params": (), "env_params": ENV.default_params, "structures": 2}
+
+    @jax.jit
+    def ask(key):
+        return [languages(key, ENV, **sizes, asked=when).messages for when in ("start", "end")]
+
+    first, last = jax.device_get(ask(jax.random.key(0)))
+    assert (first == 1).all() and (last == ENV.vocab_size).all()
+
+
 def test_a_code_is_learnt_and_noise_is_not():
     space = jnp.asarray(meanings(ENV))
     key = jax.random.key(1)

@@ -150,6 +150,15 @@ def test_only_sections_place_values_that_were_never_named():
     assert accuracy[measured_rules.FIXED].query < 0.9
 
 
+def test_a_speaker_that_repeats_itself_is_understood_where_bins_cut_values():
+    env = gpicljax.make("MetaRG-v1", max_samples=4)
+    params = {(1, 4): env.make_params(samples=4)}
+    rows = measured_rules.program_accuracies(0, env, params, 128)[1, 4]
+    bins, kept = (row for name, row in rows.items() if NEAREST in name)
+    assert 0.64 < bins.query < 0.75 and kept.query > 0.94
+    assert 0.65 < bins.new < 0.76 and kept.new > 0.94
+
+
 def test_an_oracle_binds_what_is_told_in_two_rounds_about_multi_hot_stimuli():
     """Two of three dimensions a round, the second in both."""
     options = {"num_rounds": 2, "message_length": 2, "stimulus": "mhe", "max_values": 3}

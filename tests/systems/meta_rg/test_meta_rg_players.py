@@ -36,7 +36,7 @@ def test_every_way_to_learn_runs(method, tmp_path, monkeypatch):
     folder = outcome.run.path
     text = (folder / "summary.md").read_text()
     assert "messages re-permuted every game" in text and f"two players, {method}" in text
-    assert ("not learnt: bins, 1-nearest neighbour" in text) == ("--replies" not in METHODS[method])
+    assert ("not learnt: bins; 1-nearest neighbour" in text) == ("--replies" not in METHODS[method])
     results = json.loads((folder / "summary.json").read_text())["results"]
     learnt = results["S = 1, O = 1"]
     assert set(meta_rg_players.CONDITIONS) <= set(learnt)
@@ -46,6 +46,6 @@ def test_every_way_to_learn_runs(method, tmp_path, monkeypatch):
     assert ("Welch" in text) == compared
     spoken = method != "rule"
     assert ("ease of acquisition" in learnt) == ("Ease of acquisition" in text) == spoken
-    assert ("posdis" in learnt) == spoken == (folder / "figures" / "languages.png").exists()
+    assert ("posdis, end" in learnt) == spoken == (folder / "figures" / "languages.png").exists()
     assert (folder / "figures" / "learning.png").stat().st_size > 5_000
     assert (folder / "figures" / "episode.html").exists() == paged

@@ -66,9 +66,15 @@ def change(before, after, part):
     return max(float(abs(a - b).max()) for a, b in pairs)
 
 
-@pytest.mark.parametrize("speaker", daily(["reinforce"], signalling.LEARNING))
+REMEMBERS = dataclasses.replace(
+    CONFIG, speaker="straight-through", speaker_slots=8, speaker_heads=4
+)
+
+
+@pytest.mark.parametrize("speaker", daily(["reinforce"], [*signalling.LEARNING, "remembers"]))
 def test_only_who_is_to_learn_learns(speaker):
-    config = dataclasses.replace(CONFIG, speaker=speaker)
+    plain = dataclasses.replace(CONFIG, speaker=speaker) if speaker != "remembers" else CONFIG
+    config = REMEMBERS if speaker == "remembers" else plain
     before, after, metrics, trainer = train_once(config)
     assert change(before, after, "speaker") > 1e-3 and change(before, after, "listener") > 1e-3
     assert set(metrics) >= {"decision", "feedback", "entropy"}
@@ -77,13 +83,14 @@ def test_only_who_is_to_learn_learns(speaker):
     assert change(before, after, "speaker") == 0 and change(before, after, "listener") > 1e-3
 
 
-def test_sequences_are_what_the_agents_do_in_the_game():
+@pytest.mark.parametrize("config", [CONFIG, REMEMBERS], ids=["no memory", "memory"])
+def test_sequences_are_what_the_agents_do_in_the_game(config):
     # The same parameters in the players' view: the listener's Q-values at every decision.
-    state, _, _, _ = train_once(CONFIG, learns=0.0)
+    _, state, _, _ = train_once(config)
     players = dataclasses.replace(ENV, view="players")
     vec = gpicljax.VectorEnv(players, 3, params=PARAMS, privileged=True)
-    agent = signalling.players_agent(CONFIG, GAME, LISTENING)
-    network = signalling.two_players(CONFIG, GAME, LISTENING)
+    agent = signalling.players_agent(config, GAME, LISTENING)
+    network = signalling.players_network(config, GAME, LISTENING)
 
     def keep(record):
         return {

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,13 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, q_agent
-from gpicljax.checks import Positive, Rate, Share, Size, check, check_at_least, check_choice
+from gpicljax.checks import Positive, Range, Rate, Share, Size, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
+from gpicljax.networks.event_store import EventStore
 from gpicljax.networks.q_network import QOutput, RecurrentQSettings
+from gpicljax.systems.meta_rg.env.types import LISTENER
+from gpicljax.systems.meta_rg.experts.speakers import two_players
 from gpicljax.systems.meta_rg.learners.speakers import (
     GameInputs,
     GameTargets,
@@ -35,9 +38,6 @@ from gpicljax.systems.meta_rg.learners.speakers import (
     Speaker,
 )
 from gpicljax.typing import ArrayTree, Variables
-
-SPEAKER, LISTENER = 0, 1
-"""Places of the players on the agent axis."""
 
 SpeakerKind = Literal["rule", "quantiser", "reinforce", "straight-through"]
 LEARNING: tuple[SpeakerKind, ...] = ("reinforce", "straight-through")
@@ -59,6 +59,8 @@ class SignallingConfig:
       noise: whether exploration is the same for an `"episode"` or drawn anew every `"game"`.
       feedback_weight: weight of the expectation of feedback in the listener's loss.
       speaker_sizes: hidden sizes of the speaker.
+      speaker_slots: games of an episode that the speaker remembers; 0 for none.
+      speaker_heads: of that memory.
       temperature: temperature of the softmax whose gradient replaces that of straight-through
         messages.
       horizon: weight of the rewards of an episode's later games in the reward of a message.
@@ -80,6 +82,8 @@ class SignallingConfig:
     noise: Literal["episode", "game"] = "episode"
     feedback_weight: Rate = 10.0
     speaker_sizes: tuple[Size, ...] = (128, 128)
+    speaker_slots: Annotated[int, Range(0)] = 0
+    speaker_heads: Size = 12
     temperature: Positive = 1.0
     horizon: Share = 0.0
     entropy: Rate = 0.0
@@ -147,7 +151,7 @@ def _one_hot_space(game: SignallingGame) -> spaces.Dict:
     return spaces.Dict(tuple(items))
 
 
-def two_players(
+def players_network(
     config: SignallingConfig, game: SignallingGame, listener: RecurrentQSettings
 ) -> Network:
     """Speaker, channel and listener as one network over whole games (see `PlayersInputs`).
@@ -159,15 +163,32 @@ def two_players(
     tokens, length = game.vocab_size + 1, game.message_length
     flat = (length * tokens,)
 
-    def say(params: Variables, inputs: GameInputs, learns: jax.Array) -> tuple[Any, ...]:
-        """One-hots float `[G, B, L, V + 1]` of the message as sent, log-probability, entropy."""
+    def initial_carry(batch: int) -> tuple[Any, Any]:
+        """The memories of listener and speaker."""
+        return listener_network.initial_carry(batch), speaker.initial_carry(batch)
+
+    def say(
+        params: Variables, memory: Any, inputs: GameInputs, learns: jax.Array
+    ) -> tuple[tuple[Any, ...], Any]:
+        """One-hots float `[G, B, L, V + 1]` of the message as sent, log-probability, entropy; and
+        the speaker's memory."""
         if config.speaker == "quantiser":
-            return jax.nn.one_hot(game.quantised(inputs.speaker), tokens), None, None
-        logits: Any = speaker.apply(params["speaker"], inputs.speaker)
+            sent = game.quantised(inputs.speaker)
+            return (jax.nn.one_hot(sent, tokens), None, None), memory
+        noise = learns[..., None, None] * inputs.noise
+
+        def speak(memory: Any, seen: tuple[jax.Array, ...]) -> tuple[Any, Any]:
+            stimulus, start, noise = seen
+            always = jnp.ones_like(start)
+            spoken: Any = speaker.apply(params["speaker"], memory, stimulus, start, always, noise)
+            return spoken[1], spoken[0]
+
+        seen = inputs.speaker, inputs.starts, noise
+        by_game = config.speaker_slots > 0
+        memory, said = jax.lax.scan(speak, memory, seen) if by_game else speak(memory, seen)
+        logits, tokens_said = said
         constant_logits = jax.lax.stop_gradient(logits)
         logits = constant_logits + learns[..., None, None] * (logits - constant_logits)
-        noise = learns[..., None, None] * inputs.noise
-        tokens_said = jnp.argmax(logits + noise, axis=-1)
         going_on = jnp.cumprod(tokens_said != 0, axis=-1)
         sent = tokens_said * going_on
         hard = jax.nn.one_hot(sent, tokens)
@@ -181,7 +202,7 @@ def two_players(
             soft = is_sent * jax.nn.softmax((logits + noise) / config.temperature)
             hard = hard + soft - jax.lax.stop_gradient(soft)
         log_prob = (is_sent * log_probs * jax.nn.one_hot(tokens_said, tokens)).sum((-1, -2))
-        return hard, log_prob, entropy
+        return (hard, log_prob, entropy), memory
 
     def heard(inputs: GameInputs, sent: jax.Array) -> jax.Array:
         """Returns the message in every step of every game, float `[G, B, R, L (V + 1)]`."""
@@ -211,12 +232,14 @@ def two_players(
         shown = {**step.observation, "message": jnp.zeros((batch, *flat))}
         params = {"listener": listener_network.init(listener_key, step._replace(observation=shown))}
         if config.speaker in LEARNING:
-            params["speaker"] = speaker.init(speaker_key, games.speaker)
+            memory, start = speaker.initial_carry(batch), games.starts
+            seen = games.speaker, start, start, games.noise
+            params["speaker"] = speaker.init(speaker_key, memory, *seen)
         return params
 
     def unroll(
         params: Variables,
-        carry: ArrayTree,
+        carry: Any,
         inputs: PlayersInputs,
         starts: jax.Array | None,
         key: jax.Array | None = None,
@@ -224,24 +247,26 @@ def two_players(
         del starts
         shown, learns = inputs
         games, batch, steps = shown.listener.last_reward.shape
+        listener_memory, memory = initial_carry(batch) if carry is None else carry
         if config.speaker == "rule":
             message = shown.listener.observation["message"]
             messages = jax.nn.one_hot(message, tokens).reshape(games, batch, steps, -1)
             sent, log_prob, entropy = message[:, :, -1], None, None
         else:
-            hot, log_prob, entropy = say(params, shown, learns)
+            (hot, log_prob, entropy), memory = say(params, memory, shown, learns)
             messages, sent = heard(shown, hot), hot.argmax(-1)
         read = jax.tree.map(by_step, listener_input(shown, messages))
         first = jnp.zeros((games, steps, batch), bool).at[:, 0].set(shown.starts)
-        outputs, carry = listener_network.unroll(
-            params["listener"], carry, read, first.reshape(-1, batch), key
+        outputs, listener_memory = listener_network.unroll(
+            params["listener"], listener_memory, read, first.reshape(-1, batch), key
         )
         decide: QOutput = jax.tree.map(
             lambda x: x.reshape(games, steps, *x.shape[1:])[:, game.decides], outputs
         )
         expected = decide.predictions["feedback"]
         logits = decide.q_values[..., : game.num_decisions]
-        return SignalOutput(logits, expected, log_prob, entropy, sent), carry
+        memories = listener_memory, memory
+        return SignalOutput(logits, expected, log_prob, entropy, sent), memories
 
     def step(
         params: Variables, carry: ArrayTree, inputs: PlayersInputs, start: jax.Array
@@ -250,7 +275,7 @@ def two_players(
         outputs, carry = unroll(params, carry, single_step, start[None])
         return jax.tree.map(lambda x: x[0], outputs), carry
 
-    return Network(jax.jit(init), listener_network.initial_carry, step, unroll)
+    return Network(jax.jit(init), initial_carry, step, unroll)
 
 
 def _expecting(listener: RecurrentQSettings) -> RecurrentQSettings:
@@ -258,7 +283,12 @@ def _expecting(listener: RecurrentQSettings) -> RecurrentQSettings:
 
 
 def _speaker(config: SignallingConfig, game: SignallingGame) -> Speaker:
-    return Speaker(game.vocab_size, game.message_length, config.speaker_sizes, game.fixed_length)
+    said, memory = game.message_length * (game.vocab_size + 1), None
+    if config.speaker_slots:
+        sizes = game.seen, said, config.speaker_slots, config.speaker_heads
+        memory = EventStore(*sizes, metric="distance")
+    sizes = game.vocab_size, game.message_length, config.speaker_sizes
+    return Speaker(*sizes, game.fixed_length, memory)
 
 
 def objective(config: SignallingConfig) -> list[sequence.Loss]:
@@ -350,19 +380,12 @@ def signalling_trainer(
 
     return sequence.make(
         sequence.SequenceConfig(batch_size=config.batch_size, schedule="cosine"),
-        two_players(config, game, listener),
+        players_network(config, game, listener),
         sample,
         objective(config),
         length=config.copies * config.games * game.steps,
         agent=lambda greedy=False: players_agent(config, game, listener, 0.0 if greedy else 1.0),
     )
-
-
-class PlayersCarry(NamedTuple):
-    """The listener's memory, and the speaker's noise `[B, L, V + 1]` of the trial."""
-
-    listener: AgentCarry
-    noise: jax.Array
 
 
 def players_agent(
@@ -389,53 +412,43 @@ def players_agent(
       >>> config = SignallingConfig("straight-through")
       >>> listener = RecurrentQSettings(encoded="stimulus")
       >>> agent = players_agent(config, game, listener, explore=1.0)
-      >>> agent.initial_carry(4).noise.shape[:2]  # instances, tokens of a message
+      >>> _, (memory, noise) = agent.initial_carry(4)  # the listener's, the speaker's
+      >>> noise.shape[:2]  # instances, tokens of a message
       (4, 3)
     """
     listener_network = _expecting(listener).network(game.observations, game.actions)
     decides = q_agent(listener_network, game.actions)
+
+    def listen(
+        keys: jax.Array, params: Variables, carry: AgentCarry, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, AgentCarry]:
+        return decides.act(keys, params["listener"], carry, timestep)
+
+    listens = Agent(decides.initial_carry, listen)
     if config.speaker == "rule":
-        return Agent(
-            decides.initial_carry,
-            lambda keys, params, carry, timestep: decides.act(
-                keys, params["listener"], carry, timestep
-            ),
-        )
+        return listens
     speaker, shape = _speaker(config, game), (game.message_length, game.vocab_size + 1)
 
-    def initial_carry(batch: int) -> PlayersCarry:
-        return PlayersCarry(decides.initial_carry(batch), jnp.zeros((batch, *shape)))
+    def initial_carry(batch: int) -> tuple[Any, jax.Array]:
+        return speaker.initial_carry(batch), jnp.zeros((batch, *shape))
 
-    def act(
-        keys: jax.Array, params: Variables, carry: PlayersCarry, timestep: TimeStep
-    ) -> tuple[jax.Array, Any, PlayersCarry]:
-        listener_view = jax.tree.map(lambda x: x[:, LISTENER], timestep.observation)
-        listener_view = {
-            **listener_view,
-            "action_mask": listener_view["action_mask"][:, 0, : game.num_decisions + 1],
-        }
-        listener_timestep = timestep._replace(
-            observation=listener_view, reward=timestep.reward[:, LISTENER]
-        )
-        decision, aux, memory = decides.act(
-            keys, params["listener"], carry.listener, listener_timestep
-        )
-
-        stimulus = timestep.observation["stimulus"][:, SPEAKER]
+    def speak(
+        keys: jax.Array, params: Variables, carry: tuple[Any, jax.Array], timestep: TimeStep
+    ) -> tuple[jax.Array, Any, tuple[Any, jax.Array]]:
+        (memory, noise), stimulus = carry, timestep.observation["stimulus"]
+        if config.speaker not in LEARNING:
+            return game.quantised(stimulus), {}, carry
+        begins = timestep.observation["round"] == 0
         fresh = jax.vmap(lambda key: jax.random.gumbel(key, shape))(keys)
-        anew = timestep.trial_start if config.noise == "episode" else listener_view["round"] == 0
-        noise = jnp.where(anew[:, None, None], fresh, carry.noise)
-        if config.speaker in LEARNING:
-            logits: Any = speaker.apply(params["speaker"], stimulus)
-            tokens = jnp.argmax(logits + explore * noise, axis=-1).astype(jnp.int32)
-        else:
-            tokens = game.quantised(stimulus)
-        waits = jnp.full_like(decision, game.num_decisions)
-        speaker_action = jnp.concatenate([waits[:, None], tokens], axis=1)
-        decided = jnp.pad(decision[:, None], ((0, 0), (0, game.message_length)))
-        return jnp.stack([speaker_action, decided], axis=1), aux, PlayersCarry(memory, noise)
+        anew = timestep.trial_start if config.noise == "episode" else begins
+        noise = jnp.where(anew[:, None, None], fresh, noise)
+        seen = stimulus, timestep.trial_start, begins, explore * noise
+        said: Any = speaker.apply(params["speaker"], memory, *seen)
+        (_, tokens), memory = said
+        return tokens.astype(jnp.int32), {}, (memory, noise)
 
-    return Agent(initial_carry, act)
+    speaks = Agent(initial_carry, speak)
+    return two_players(listens, speaks, game.num_decisions, game.message_length)
 
 
 def listeners_attention(

@@ -48,6 +48,7 @@ def signalling_game(env: MetaRG) -> SignallingGame:
         observations=space,
         actions=env.action_space(),
         num_decisions=env.num_decisions,
+        seen=spaces.flat_size(space["stimulus"]),
         vocab_size=env.vocab_size,
         message_length=env.message_length,
         fixed_length=env.rules.fixed_length,

@@ -220,7 +220,7 @@ def language_acquisition(
 ) -> Acquisition:
     """Teaches a speaker's language about newly drawn structures to a new listener for each.
 
-    The new listener learns from what is said of the support phase's meanings at the start of an
+    The new listener learns from what is said of the support phase's meanings at the end of an
     episode, and is asked about those of the query phase.
 
     Args:
@@ -235,8 +235,7 @@ def language_acquisition(
     Returns:
       What the new listeners have learnt, leaves `[T, ...]`.
 
-    Source: section 4.2 and Table 1 of the Meta-Referential Games paper, which asks speakers at the
-      end of an episode, about its stimuli.
+    Source: section 4.2 and Table 1 of the Meta-Referential Games paper.
     """
     ask_key, learn_key = jax.random.split(key)
     spoken = utterances(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,10 +11,12 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.interface import Agent
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.experts import listeners as experts
+from gpicljax.systems.meta_rg.experts.speakers import KEPT, keeping_speaker, two_players
 from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed, play_games
 from gpicljax.typing import ArrayTree
 
@@ -83,12 +86,22 @@ def best_rule(correct: Bools, counts: Bools) -> int:
 
 
 def rule_player(
-    env: MetaRG, rules: Mapping[str, experts.Rule], episodes: int
+    env: MetaRG, rules: Mapping[str, experts.Rule], episodes: int, speaker: Agent | None = None
 ) -> Callable[[jax.Array, ArrayTree], Any]:
-    """Returns `(key, params) -> Games`, leaves `[N, G]`, decisions `[N, G, R]` of all rules."""
+    """Returns `(key, params) -> Games`, leaves `[N, G]`, decisions `[N, G, R]` of all rules.
+
+    Args:
+      env: the game in the listener's view.
+      rules: what decides.
+      episodes: N.
+      speaker: what speaks in place of the game's own speaker; see `experts.speakers`.
+    """
     longest = int(env.horizon())
-    vec = single_trial_batch(env, episodes, longest, privileged=True)
     panel = experts.rule_panel(env, list(rules.values()))
+    if speaker is not None:
+        panel = two_players(panel, speaker, env.num_decisions, env.message_length)
+        env = dataclasses.replace(env, view="players")
+    vec = single_trial_batch(env, episodes, longest, privileged=True)
 
     @fast_jit
     def play(key: jax.Array, env_params: ArrayTree) -> Games:
@@ -99,21 +112,28 @@ def rule_player(
     return lambda key, env_params: jax.device_get(program(key, env_params))
 
 
-def rule_accuracies(
-    seed: int,
-    env: MetaRG,
-    rules: Mapping[str, experts.Rule],
-    params: Mapping[Cell, ArrayTree],
-    episodes: int,
+def program_accuracies(
+    seed: int, env: MetaRG, params: Mapping[Cell, ArrayTree], episodes: int
 ) -> dict[Cell, dict[str, RuleAccuracy]]:
-    """Accuracies of all rules on the same games, by cell and name."""
-    play = rule_player(env, rules, episodes)
+    """Accuracies of programs that speak beside programs that listen, by cell and name.
 
-    def by_rule(env_params: ArrayTree) -> dict[str, RuleAccuracy]:
-        games = jax.tree.map(lambda x: x[None], play(named_key(seed, "rules"), env_params))
-        return {
-            name: mean_accuracy(games._replace(correct=games.correct[..., i]))
-            for i, name in enumerate(rules)
-        }
+    One speaker says in which bin a value lies, with as many bins as there are tokens; the other
+    repeats what it said of the nearest value so far.
 
-    return {cell: by_rule(env_params) for cell, env_params in params.items()}
+    Args:
+      seed: of the games, which are the same for all programs.
+      env: the listener's view of the game, with continuous stimuli and a position for each
+        dimension.
+      params: the distribution over tasks, by cell.
+      episodes: of each.
+    """
+    listeners = {NEAREST: experts.nearest_rule(env), "section oracle": experts.section_rule(env)}
+    rows: dict[Cell, dict[str, RuleAccuracy]] = {cell: {} for cell in params}
+    for name, tolerance in {"bins": 0.0, f"bins, kept within {KEPT}": KEPT}.items():
+        play = rule_player(env, listeners, episodes, keeping_speaker(env, tolerance))
+        for cell, env_params in params.items():
+            games = jax.tree.map(lambda x: x[None], play(named_key(seed, "rules"), env_params))
+            for i, rule in enumerate(listeners):
+                accuracy = mean_accuracy(games._replace(correct=games.correct[..., i]))
+                rows[cell][f"not learnt: {name}; {rule}"] = accuracy
+    return rows

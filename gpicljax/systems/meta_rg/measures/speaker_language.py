@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.batching import select
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent, TimeStep
+from gpicljax.rollout import agent_step, start_rollout
 from gpicljax.systems.meta_rg.env import messaging, structure
 from gpicljax.systems.meta_rg.env.game import represent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
@@ -19,6 +23,8 @@ from gpicljax.systems.meta_rg.measures.compositionality import (
     topographic_similarity,
 )
 from gpicljax.typing import ArrayTree
+
+Asked = Literal["start", "end"]
 
 
 class Languages(NamedTuple):
@@ -75,10 +81,9 @@ def utterances(
     *,
     structures: int,
     samples: int = 1,
+    asked: Asked = "end",
 ) -> Utterances:
     """Asks a speaker for every meaning of newly drawn structures, and keeps its messages.
-
-    It is asked at the start of an episode each time, when nothing has been said before.
 
     Args:
       key: a typed key.
@@ -88,15 +93,28 @@ def utterances(
       env_params: the distribution over tasks.
       structures: T.
       samples: O, of each meaning; where structures have fewer, they recur.
+      asked: at the start of an episode, when nothing has been said before, or at the end of one
+        that it played. Each question is asked for itself: answers are not remembered.
     """
     space = jnp.asarray(meanings(env))
-    task_key, act_key = jax.random.split(key)
+    play_key, act_key = jax.random.split(key)
+    longest = int(env.horizon())
+    vec = single_trial_batch(env, structures, longest)
+    start = start_rollout(play_key, vec, agent, env_params)
 
-    def ask(key: jax.Array) -> tuple[Any, ...]:
-        task_key, state_key = jax.random.split(key)
-        task: Task = env.sample_task(task_key, env_params)
-        state: State = env.initial(state_key, task)
+    def play_on(_: int, loop: Any) -> Any:
+        """Plays a step where the episode is not over; elsewhere, all stays as it was."""
+        last, rollout_state, over = loop
+        following, record = agent_step(vec, agent, params, rollout_state)
+        last = select(over, last, (record.vstate.state, following.carry))
+        return last, following, over | record.next_timestep.last
 
+    last, fresh = (start.vstate.state, start.carry), jnp.zeros(structures, bool)
+    if asked == "end":
+        last, _, _ = jax.lax.fori_loop(0, longest, play_on, (last, start, fresh))
+    task, (state, carry) = start.vstate.task, last
+
+    def ask(state: State, task: Task) -> tuple[Any, ...]:
         def see(meaning: jax.Array, sample: jax.Array) -> tuple[Any, jax.Array]:
             if env.stimulus == "mhe":
                 stimulus = jax.nn.one_hot(meaning, env.max_values).reshape(-1)
@@ -104,27 +122,33 @@ def utterances(
                 entries = task.table[jnp.arange(env.num_dims), meaning, sample]
                 stimulus = represent(entries, env.stimulus)
             game_stimuli = jnp.zeros_like(state.game.speaker).at[0].set(stimulus)
-            game = state.game.replace(speaker=game_stimuli)  # type: ignore[attr-defined]
-            return env.observe(state.replace(game=game), task), stimulus  # type: ignore[attr-defined]
+            game = dataclasses.replace(state.game, speaker=game_stimuli)
+            silence = jnp.zeros_like(state.channel)
+            seen = dataclasses.replace(
+                state, game=game, round=jnp.zeros_like(state.round), channel=silence
+            )
+            return env.observe(seen, task), stimulus
 
         sample_index = jnp.arange(samples) % task.samples
         shown, stimuli = jax.vmap(jax.vmap(see, (None, 0)), (0, None))(space, sample_index)
         return shown, stimuli, (space < task.num_values).all(-1).astype(jnp.int32), task.num_values
 
-    shown, stimuli, counts, num_values = jax.vmap(ask)(jax.random.split(task_key, structures))
-    size = structures * len(space) * samples
-    never, always = jnp.zeros(size, bool), jnp.ones(size, bool)
+    shown, stimuli, counts, num_values = jax.vmap(ask)(state, task)
+    questions = len(space) * samples
+    size = structures * questions
+    never, starts = jnp.zeros(size, bool), jnp.full(size, asked == "start")
     timestep = TimeStep(
         observation=jax.tree.map(lambda x: x.reshape(size, *x.shape[3:]), shown),
         reward=jnp.zeros((size, 2), jnp.result_type(float)),
         terminated=never,
         truncated=never,
-        episode_start=always,
-        trial_start=always,
+        episode_start=starts,
+        trial_start=starts,
         info={},
     )
     keys = jax.random.split(act_key, size)
-    action, _, _ = agent.act(keys, params, agent.initial_carry(size), timestep)
+    carry = jax.tree.map(lambda x: jnp.repeat(x, questions, axis=0), carry)
+    action, _, _ = agent.act(keys, params, carry, timestep)
     tokens = messaging.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
     messages = tokens.reshape(structures, len(space), samples, -1)
     return Utterances(messages, stimuli, counts, num_values)
@@ -138,10 +162,9 @@ def languages(
     env_params: Params,
     *,
     structures: int = 64,
+    asked: Asked = "end",
 ) -> Languages:
     """Asks a speaker for every meaning of newly drawn structures, and measures what it says.
-
-    It is asked at the start of an episode each time, when nothing has been said before.
 
     Args:
       key: a typed key.
@@ -150,6 +173,7 @@ def languages(
       params: their parameters.
       env_params: the distribution over tasks.
       structures: T.
+      asked: see `utterances`. At the end of an episode is what the paper does.
 
     Returns:
       The languages, with a sample of every meaning.
@@ -164,7 +188,9 @@ def languages(
       (4, 8, 3)
     """
     space = meanings(env)
-    spoken_structures = utterances(key, env, agent, params, env_params, structures=structures)
+    spoken_structures = utterances(
+        key, env, agent, params, env_params, structures=structures, asked=asked
+    )
     messages = spoken_structures.messages[:, :, 0]
 
     def measure(spoken: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:

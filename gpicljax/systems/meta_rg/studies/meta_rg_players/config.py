@@ -16,6 +16,7 @@ from gpicljax.systems.meta_rg.studies.game_config import GameConfig
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     APPENDIX_C,
     EVENTS,
+    EXACT,
     MANY_STEPS,
     NEXT_REWARD,
 )
@@ -122,13 +123,21 @@ TABLE_1 = dataclasses.replace(
     evaluation_episodes=128,
     taught=4,
 )
+# Where samples of a value lie on both sides of a border, only a memory speaks alike of them.
+MEMORY = dataclasses.replace(
+    QUICK,
+    game=GameConfig("MetaRG-v1", samples=(4,)),
+    observations=6_400_000,
+    network=EXACT,
+    players=dataclasses.replace(
+        QUICK.players, games=72, batch_size=4, speaker_slots=64, entropy=0.05
+    ),
+    feedback_weight=0.0,
+)
 PRESETS = {
     "quick": QUICK,
-    "straight-through": dataclasses.replace(
-        QUICK,
-        method="straight-through",
-        players=NO_NOISE,
-    ),
+    "cpu-memory": MEMORY,
+    "straight-through": dataclasses.replace(QUICK, method="straight-through", players=NO_NOISE),
     "quantiser": dataclasses.replace(QUICK, method="quantiser", players=NO_NOISE),
     "rule": dataclasses.replace(QUICK, method="rule", players=NO_NOISE),
     "vdn": dataclasses.replace(QUICK, method="vdn"),

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,6 @@ from gpicljax.runtime import Measure, Probe, Program, RunResult, run_experiment
 from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS, LISTENER, Params
-from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.figures.replay import (
     Attention,
     Recorded,
@@ -31,8 +30,8 @@ from gpicljax.systems.meta_rg.learners import signalling
 from gpicljax.systems.meta_rg.learners.signalling_games import game_sequences, signalling_game
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games, probe_metrics
-from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy, rule_accuracies
-from gpicljax.systems.meta_rg.measures.speaker_language import languages
+from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy, program_accuracies
+from gpicljax.systems.meta_rg.measures.speaker_language import Asked, languages
 from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
@@ -105,13 +104,7 @@ def learner(config: Config, env: MetaRG) -> Learner:
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)
     players = over_agents(network, 2, settings.share_parameters)
-    r2 = functools.partial(
-        q_agent,
-        players,
-        actions,
-        num_agents=2,
-        announce=settings.announce,
-    )
+    r2 = functools.partial(q_agent, players, actions, num_agents=2, announce=settings.announce)
 
     def agent(explore: jax.Array | float = 0.0) -> Agent:
         return r2(epsilons=lambda batch: explore * r2d2.actor_epsilons(hparams, batch))
@@ -175,10 +168,10 @@ def build(config: Config) -> Program:
         """Returns the first of the greedy episodes, step by step."""
         return record_with_attention(key, env, agent(), params, games_of(cell), attention)
 
-    def language(key: jax.Array, params: ArrayTree, cell: _Cell) -> Any:
+    def language(asked: Asked, key: jax.Array, params: ArrayTree, cell: _Cell) -> Any:
         """Returns the speaker's messages for every meaning, with their measures."""
-        structures = config.structures
-        return languages(key, env, agent(), params, games_of(cell), structures=structures)
+        options: Any = {"structures": config.structures, "asked": asked}
+        return languages(key, env, agent(), params, games_of(cell), **options)
 
     def acquisition(key: jax.Array, params: ArrayTree, cell: _Cell) -> jax.Array:
         """Returns a new listener's accuracy in the language of each structure, float `[T]`."""
@@ -192,7 +185,11 @@ def build(config: Config) -> Program:
             name: Measure(games, (CHANNELS.index(channel), explore), groups)
             for name, (channel, explore) in CONDITIONS.items()
         },
-        language=Measure(language) if speaks else None,
+        languages={
+            asked: Measure(functools.partial(language, asked))
+            for asked in get_args(Asked)
+            if speaks
+        },
         acquisition=Measure(acquisition) if speaks and config.taught else None,
         episode=Measure(episode),
     )
@@ -213,22 +210,14 @@ def build(config: Config) -> Program:
 
 
 def calibrate(config: Config) -> dict[Cell, dict[str, RuleAccuracy]]:
-    """Accuracies of oracles that listen to a fixed code, by cell; none of it is learnt.
-
-    The code cuts each value into as many bins as there are tokens. It needs continuous stimuli and
-    a position for each dimension.
-    """
+    """Accuracies of programs that speak and listen, where there are some."""
     game = config.game
-    if game.stimulus != "scs" or game.num_rounds > 1 or game.listener_speaks:
+    env = game.make(view="listener", actions="compact")
+    can_say = game.stimulus == "scs" and env.num_dims <= env.message_length
+    if not can_say or game.num_rounds > 1 or game.listener_speaks:
         return {}
-    fixed = {"view": "listener", "speaker": "digitising", "actions": "compact"}
-    env = game.make(**fixed)
-    if env.num_dims > env.message_length:
-        return {}
-    named = {"1-nearest neighbour": experts.nearest_rule, "section oracle": experts.section_rule}
-    rules = {f"not learnt: bins, {name}": rule(env) for name, rule in named.items()}
     params = {cell: game.params(env, cell) for cell in game.cells}
-    return rule_accuracies(config.seed, env, rules, params, config.evaluation_episodes)
+    return program_accuracies(config.seed, env, params, config.evaluation_episodes)
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

@@ -34,13 +34,13 @@ class Measures(NamedTuple):
 
     Attributes:
       games: by condition: `Games`.
-      language: what speakers say: `Languages`; None without speakers to ask.
+      languages: what speakers say, by when they are asked: `Languages`.
       acquisition: how fast a new listener learns it, float `[structures, T]`; None where none is.
       episode: one of the greedy players', step by step: `Recorded`.
     """
 
     games: dict[str, Any]
-    language: Any
+    languages: dict[str, Any]
     acquisition: Any
     episode: Any
 
@@ -51,9 +51,7 @@ class Results:
     Attributes:
       outcome: of the run.
       cells: their names.
-      conditions: in which players were evaluated.
-      query: by condition, query accuracy by game, `float64[cells, seeds]`.
-      support: likewise, support accuracy.
+      accuracies: by condition and kind of game (see `GameAccuracy`), `float64[cells, seeds]`.
       language: by measure, the mean over structures, likewise; empty without speakers to ask.
     """
 
@@ -61,18 +59,18 @@ class Results:
         """Computes the accuracies."""
         self.outcome, self.cells = outcome, list(outcome.program.cells)
         measured: Measures = outcome.measured
-        self.conditions = list(measured.games)
-        accuracies = {name: accuracy_by_seed(games) for name, games in measured.games.items()}
-        self.query = {name: self._by_cell(a.query.by_game) for name, a in accuracies.items()}
-        self.support = {name: self._by_cell(a.support.by_game) for name, a in accuracies.items()}
-        self.language = {}
-        if (spoken := measured.language) is not None:
-            self.language = {
-                name: self._by_cell(
-                    np.asarray(getattr(spoken, name)).reshape(len(spoken.topsim), -1)
-                )
-                for name in LANGUAGE
-            }
+        by_kind = {name: accuracy_by_seed(x)._asdict() for name, x in measured.games.items()}
+        self.accuracies = {
+            name: {kind: self._by_cell(accuracy.by_game) for kind, accuracy in kinds.items()}
+            for name, kinds in by_kind.items()
+        }
+        self.language = {
+            f"{name}, {when}": self._by_cell(
+                np.asarray(getattr(spoken, name)).reshape(len(spoken.topsim), -1)
+            )
+            for name in LANGUAGE
+            for when, spoken in measured.languages.items()
+        }
         if measured.acquisition is not None:
             self.language[ACQUISITION] = self._by_cell(measured.acquisition)
 
@@ -88,15 +86,15 @@ def accuracy_table(results: Results) -> str:
     """Returns every cell and condition."""
     rows = []
     for index, cell in enumerate(results.cells):
-        for name in results.conditions:
-            query, support = results.query[name][index], results.support[name][index]
-            means = (mean_interval(x).percent for x in (query, support))
-            rows.append([cell, name, *means, " ".join(percents(query))])
+        for name, kinds in results.accuracies.items():
+            by_kind = [values[index] for values in kinds.values()]
+            means = (mean_interval(x).percent for x in by_kind)
+            rows.append([cell, name, *means, " ".join(percents(by_kind[0]))])
     for cell, rules in results.outcome.host_measured.items():
         for name, accuracy in rules.items():
-            shares = f"{100 * accuracy.query:.1f}", f"{100 * accuracy.support:.1f}"
-            rows.append([cell_name(cell), name, *shares])
-    return markdown_table(["game", "evaluated", "query", "support", "query, seed by seed"], rows)
+            rows.append([cell_name(cell), name, *percents(np.asarray(accuracy))])
+    header = "game", "evaluated", "query", "support", "new targets", "minimal pairs"
+    return markdown_table([*header, "query, seed by seed"], rows)
 
 
 def language_table(results: Results) -> str:
@@ -112,9 +110,9 @@ def paper_table(results: Results) -> str:
     """Returns the paper's Table 1 beside what learning players reached in the same games, in %."""
     rows = []
     measured = {
-        "zsct": results.query["greedy"],
+        "zsct": results.accuracies["greedy"]["query"],
         "ease_of_acquisition": results.language.get(ACQUISITION),
-        **{name: results.language.get(name) for name in LANGUAGE},
+        **{name: results.language.get(f"{name}, end") for name in LANGUAGE},
     }
     for (measure, shots), paper in published.TABLE_1.items():
         cell, values = cell_name((shots, 4)), measured[measure]
@@ -132,7 +130,7 @@ def paper_table(results: Results) -> str:
 def comparisons(results: Results) -> list[str]:
     """Learning speakers against those that keep their first code, in words."""
     lines = []
-    query = dict(zip(results.cells, results.query["greedy"], strict=True))
+    query = dict(zip(results.cells, results.accuracies["greedy"]["query"], strict=True))
     for cell, learning in query.items():
         if (frozen := query.get(f"{cell}, frozen speaker")) is None:
             continue
@@ -163,7 +161,7 @@ def draw(results: Results) -> None:
         percent=True,
     )
     if results.language:
-        spoken, space = outcome.measured.language, meanings(env)
+        spoken, space = outcome.measured.languages["end"], meanings(env)
         # The first seed's richest structure, as every seed of the first cell speaks about it.
         shape = (len(results.cells) * seeds, config.structures, len(space))
         counts = np.asarray(spoken.counts).reshape(shape)[:seeds]
@@ -195,7 +193,7 @@ def report(outcome: RunResult) -> Report:
     if results.language:
         parts += [
             f"The language, in %: mean over {config.structures} semantic structures and all their "
-            "meanings, each asked for at the start of an episode.",
+            "meanings, each asked for at the start of an episode or at the end of one.",
             language_table(results),
         ]
         if config.taught:
@@ -210,11 +208,10 @@ def report(outcome: RunResult) -> Report:
     numbers: dict[str, Any] = {
         cell: {
             name: {
-                "query": results.query[name][index],
-                "support": results.support[name][index],
-                **vars(mean_interval(results.query[name][index])),
+                **{kind: values[index] for kind, values in kinds.items()},
+                **vars(mean_interval(kinds["query"][index])),
             }
-            for name in results.conditions
+            for name, kinds in results.accuracies.items()
         }
         | {name: values[index] for name, values in results.language.items()}
         for index, cell in enumerate(results.cells)

@@ -124,23 +124,6 @@ def rollout(
     return jax.lax.scan(body, state, None, length)
 
 
-def advance(
-    vec: VectorEnv, agent: Agent, params: ArrayTree, state: RolloutState, steps: jax.Array | int
-) -> RolloutState:
-    """Lets an agent act for so many steps, of which nothing is kept; their number may be traced.
-
-    Args:
-      vec: the batch of environments.
-      agent: the agent.
-      params: the agent's parameters.
-      state: where to go on from.
-      steps: `int32[]`.
-    """
-    return jax.lax.fori_loop(
-        0, steps, lambda _, state: agent_step(vec, agent, params, state)[0], state
-    )
-
-
 class PlayedEpisodes(NamedTuple):
     """Whole episodes, trial by trial: N trials of E episodes of up to T steps.
 

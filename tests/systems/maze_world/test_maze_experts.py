@@ -12,9 +12,12 @@ import pytest
 from compiling import OPTIMISED
 from reference_paths import path_back, search
 
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent, TimeStep
+from gpicljax.rollout import rollout, start_rollout
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.experts import privileged as experts
+from gpicljax.systems.maze_world.experts.programs import program_agent
 
 PROBABILITIES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 TIMES = (100, 250, 500, 1000, 1500, 2000)
@@ -348,6 +351,75 @@ def test_better_than_random(name, rule):
     at_most, at_least = BLIND[name]
     assert blind.mean() < at_most and gains.mean() > at_least
     assert (gains > blind).mean() > 0.9
+
+
+# Programs without a map --------------------------------------------------------------------------
+
+KINDS = ("wall follower", "random walk", "knows the maze")
+
+
+@pytest.mark.parametrize("actions", ["discrete", "moves"])
+def test_programs_turn_back_at_dead_ends_alone_and_knowing_the_maze_is_better(actions):
+    env, each, steps = MazeWorld(size=7, max_landmarks=4, actions=actions), 48, 96
+    agent = program_agent(env, [kind for kind in KINDS for _ in range(each)])
+    vec = single_trial_batch(env, 3 * each, steps, privileged=True)
+
+    def keep(record):
+        told = record.timestep.privileged
+        return told["cell"], record.aux["wanders"], record.next_timestep.reward
+
+    @jax.jit
+    def play_all(key):
+        start = start_rollout(key, vec, agent)
+        return rollout(vec, agent, (), start, steps, keep)[1], start.vstate.task.walls
+
+    (cells, wanders, rewards), walls = jax.device_get(play_all(jax.random.key(0)))
+    arrivals = (rewards > 0).sum(0).reshape(3, each).mean(-1)
+    assert (arrivals[:2] > 1.5).all() and arrivals[2] > 1.5 * arrivals[:2].max()
+    turned = 0
+    for i in range(2 * each):
+        moved = [0, *(1 + np.flatnonzero((cells[1:, i] != cells[:-1, i]).any(-1)))]
+        for first, second, third in zip(moved, moved[1:], moved[2:], strict=False):
+            if (cells[first, i] == cells[third, i]).all() and wanders[first:third, i].all():
+                x, y = cells[second, i]
+                around = [(x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)]
+                turned += 1
+                assert sum(not walls[i][cell] for cell in around) == 1
+    assert turned > 20
+    with pytest.raises(ValueError, match="mode"):
+        program_agent(MazeWorld(mode="survival"), KINDS)
+    with pytest.raises(ValueError, match="kinds: got 'wall'"):
+        program_agent(env, ["wall"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "landmarks", "steps"), [(7, 4, 512), (11, 4, 512), (15, 10, 2048)]
+)
+def test_what_a_map_is_worth(size, landmarks, steps):
+    env, each = MazeWorld(size=size, max_landmarks=landmarks), 256
+    params = env.make_params(horizon=steps + 1, num_commands=10_000)
+    vec = single_trial_batch(env, 3 * each, steps, privileged=True)
+    programs = program_agent(env, [kind for kind in KINDS for _ in range(each)])
+    explorers = experts.privileged_agent(env, jnp.repeat(jnp.asarray([0.0, 0.25, 1.0]), each))
+
+    @jax.jit
+    def arrivals(key):
+        def earned(agent):
+            start = start_rollout(key, vec, agent, params)
+            came = lambda record: record.next_timestep.reward > 0  # noqa: E731
+            return rollout(vec, agent, (), start, steps, came)[1]
+
+        return jnp.cumsum(earned(programs), 0), jnp.cumsum(earned(explorers), 0)
+
+    names = (*KINDS, "p = 0 %", "p = 25 %", "p = 100 %")
+    counted = np.concatenate(jax.device_get(arrivals(jax.random.key(0))), 1)
+    goals = dict(zip(names, counted.reshape(steps, len(names), each).swapaxes(0, 1), strict=True))
+    for name, by_step in goals.items():
+        marks = {mark: by_step[mark - 1] for mark in (128, 512, 2048) if mark <= steps}
+        print(size, name, *(f"{t}: {x.mean():.2f} ± {x.std() / 16:.2f}" for t, x in marks.items()))
+    last = {name: by_step[-1].mean() for name, by_step in goals.items()}
+    assert last["knows the maze"] > last["p = 100 %"] > 1.5 * last["wall follower"]
 
 
 # Bad input ---------------------------------------------------------------------------------------

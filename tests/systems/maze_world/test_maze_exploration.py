@@ -61,7 +61,9 @@ def test_the_last_picture_and_the_mean_of_others_are_nulls():
 
     @jax.jit
     def measure(key):
-        return open_loop_error(vec, agent, agent, (), start_rollout(key, vec, agent), 2, 3)
+        inputs = vec, agent, agent, (), start_rollout(key, vec, agent)
+        everywhere = lambda state, task: jnp.int32(0)  # noqa: E731
+        return open_loop_error(*inputs, 1, 3, place=everywhere, places=1)
 
     outcome = jax.tree.map(np.asarray, measure(jax.random.key(0)))
     pictures, last = outcome.observed / 255, outcome.last / 255
@@ -74,6 +76,9 @@ def test_the_last_picture_and_the_mean_of_others_are_nulls():
     other_means = np.stack([last[[1, 2]].mean(0), last[[0, 2]].mean(0), last[[0, 1]].mean(0)])
     np.testing.assert_allclose(outcome.mean_error, error(other_means[:, None]), rtol=1e-5)
     assert (outcome.mean_error > 0).all() and outcome.last_error.shape == (3, 3)
+    # There is one picture so far, and one place.
+    np.testing.assert_allclose(outcome.own_mean_error, outcome.last_error, atol=1e-6)
+    np.testing.assert_allclose(outcome.map_error, outcome.last_error, atol=1e-6)
 
 
 # Pictures and what an autoencoder makes of them ---------------------------------------------------

@@ -151,6 +151,7 @@ def sample_trajectories(
     generated: Task | None = None,
     noise: Noise | None = None,
     noted: Callable[[Any], Any] = lambda aux: None,
+    pictures: bool = True,
 ) -> tuple[MazeTrajectory, Task]:
     """Samples episodes, as a rule each in a new maze. Jittable; arguments without arrays are
     static.
@@ -175,6 +176,8 @@ def sample_trajectories(
         is known already: the program is then spared their generation.
       noise: how badly the demonstrators act; drawn by `settings` if None.
       noted: what to keep of the actor's `aux`; nothing by default.
+      pictures: whether observations are made for the actor; an actor that reads `privileged` alone
+        can do without.
 
     Returns:
       The episodes and their tasks, leaves `[B, ...]`: what `task_of` would generate once more.
@@ -213,9 +216,8 @@ def sample_trajectories(
     )
     task = jax.vmap(env.sample_task)(task_keys, episode_params) if generated is None else generated
 
-    world: Environment = env
+    world: Environment = _Blind(env) if actor is None or not pictures else env
     if actor is None:
-        world = _Blind(env)
         noise = sample_noise(noise_key, episodes, settings) if noise is None else noise
         actor = demonstrator(env, noise, settings)
     else:

@@ -1,11 +1,11 @@
-"""The rule-based agents beside the models: privileged ones, with and without noise; random ones."""
+"""The rule-based agents beside the models: privileged ones, noisy or not, random ones, programs."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from gpicljax.systems.maze_world.data.demonstrations import (
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, Task
 from gpicljax.systems.maze_world.experts.privileged import Rule
+from gpicljax.systems.maze_world.experts.programs import Kind, program_agent
 
 NOISES = {"noise as in training": None, "noise of 1": 1.0}
 """Epsilon of the demonstrators whose episodes are shown to the models; None for their range."""
@@ -30,6 +31,10 @@ RULES = {
     **{f"privileged, p = {100 * p:.0f} %": (p, 0.0) for p in (0, 0.05, 0.1, 0.25, 0.5, 1)},
 }
 """Memory and share of random actions of the rule-based agents."""
+PROGRAMS: tuple[Kind, ...] = get_args(Kind)
+"""Beside them in navigation: two that need no map, and one that is told it."""
+ORACLE: Kind = "knows the maze"
+MAP_FREE = tuple(name for name in PROGRAMS if name != ORACLE)
 
 
 class Rules:
@@ -59,11 +64,13 @@ class Rules:
     ) -> None:
         self._env, self._settings, self._params_of = env, settings, params_of
         self._sizes, self._rules, self._seed = sizes, rules, seed
+        self._unseen = unseen
         self._mazes = dict.fromkeys(RULES, unseen) | {
             name: maze_keys for name, (maze_keys, _) in groups.items()
         }
         self._epsilons = {name: epsilon for name, (_, epsilon) in groups.items()}
         self._play, self._program = functools.cache(self._play_all), functools.cache(self._compile)
+        self.programs = functools.cache(self._play_programs)
 
     def demonstrations(self, name: str, size: int, *density: float) -> tuple[MazeTrajectory, Task]:
         """Noisy demonstrators' episodes `[N, ...]` in mazes of one size, and these mazes."""
@@ -74,11 +81,35 @@ class Rules:
         return self._play(size, self._rules[0])["random"][1]
 
     def all(self) -> dict[tuple[int, Rule], dict[str, MazeTrajectory]]:
-        """Returns the episodes of all rules, by size and rule, then by name."""
+        """Returns the episodes of all rules and of programs, by size and rule, then by name."""
         return {
             (size, rule): {name: episodes for name, (episodes, _) in self._play(size, rule).items()}
+            | self.programs(size)
             for rule in self._rules
             for size in self._sizes
+        }
+
+    def _play_programs(self, size: int) -> dict[str, MazeTrajectory]:
+        """Returns the programs' episodes in the unseen mazes, by name; none of survival."""
+        if self._env.survival:
+            return {}
+        count, kinds = len(self._unseen), PROGRAMS
+        actor = program_agent(self._env, [kind for kind in kinds for _ in range(count)])
+
+        def play(env_params: Params, keys: jax.Array) -> MazeTrajectory:
+            key, tasks = named_key(self._seed, "programs"), jax.random.wrap_key_data(keys)
+            options: Any = {"actor": actor, "tasks": tasks, "pictures": False}
+            return sample_trajectories(
+                key, self._env, env_params, len(keys), self._settings, **options
+            )[0]
+
+        program = within_memory(fast_jit(play, ENVIRONMENT_COMPILE), "the episodes of programs")
+        env_params = self._params_of(size, self._settings.length)
+        keys = np.concatenate([self._unseen] * len(kinds))
+        trajectories = jax.device_get(program(env_params, keys))
+        return {
+            kind: jax.tree.map(lambda x, i=i: x[i * count : (i + 1) * count], trajectories)
+            for i, kind in enumerate(kinds)
         }
 
     def _compile(self, rule: Rule) -> Callable[..., tuple[MazeTrajectory, Task]]:

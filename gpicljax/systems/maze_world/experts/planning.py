@@ -39,6 +39,11 @@ def place(cell: jax.Array, size: int) -> jax.Array:
     return (cell[..., 0] + 1) * (size + 2) + cell[..., 1] + 1
 
 
+def cell_at(place: jax.Array, size: int) -> jax.Array:
+    """Returns the cell at an index in that list, `int32[..., 2]`."""
+    return jnp.stack([place // (size + 2) - 1, place % (size + 2) - 1], axis=-1)
+
+
 def steps_to_neighbours(size: int) -> tuple[int, ...]:
     """Returns the distances of a cell's neighbours along the list of P^2 cells, in the order of
     `NEIGHBOURS`.

@@ -110,8 +110,11 @@ def _inside(walls: jax.Array) -> jax.Array:
 # Where to go next: the place of a neighbouring cell, or of one's own ---------------------------
 
 
-def _navigate(
-    known_cells: jax.Array, view: dict[str, jax.Array], quarter: jax.Array | None, rule: Rule
+def navigate(
+    known_cells: jax.Array,
+    view: dict[str, jax.Array],
+    quarter: jax.Array | None,
+    rule: Rule = "default",
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the next place, `int32[B]`, and the target's, -1 for "whatever is unknown"."""
     batch, size = known_cells.shape[:2]
@@ -168,7 +171,7 @@ def _survive(
     quarter: jax.Array | None,
     rule: Rule,
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the next place and the target's, as `_navigate`, towards the most promising
+    """Returns the next place and the target's, as `navigate`, towards the most promising
     landmark.
     """
     batch, size = known_cells.shape[:2]
@@ -248,6 +251,25 @@ def _drive(
     return jnp.where((staying & (distance < 0.2))[:, None], 0, action)
 
 
+def act_towards(
+    env: MazeWorld, view: dict[str, jax.Array], heading: jax.Array, following: jax.Array
+) -> jax.Array:
+    """Returns the action towards a neighbouring cell, or that of staying.
+
+    Args:
+      env: the environment.
+      view: what is privileged.
+      heading: `int32[B]`, in quarter turns.
+      following: `int32[B]`, the place of a neighbour, or that of the agent.
+    """
+    following_cell = planning.cell_at(following, env.size)
+    step = following_cell - view["cell"]
+    if env.actions == "continuous":
+        staying = (step == 0).all(1)
+        return _drive(following_cell, staying, view["position"], view["heading"])
+    return _move(step) if env.actions == "moves" else _turn_or_go(step, heading)
+
+
 def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -> Agent:
     """Returns the agent that sees what is in its field of view on a map, and forgets some of it.
 
@@ -285,7 +307,7 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
         known_cells, visited, view, quarter = arguments
         if env.mode == "survival":
             return _survive(known_cells, visited, view, quarter, rule)
-        return _navigate(known_cells, view, quarter, rule)
+        return navigate(known_cells, view, quarter, rule)
 
     def in_tiles(*arguments: Any) -> tuple[jax.Array, jax.Array]:
         """Tiles stay in cache, and only one of them waits for the longest search."""
@@ -313,18 +335,8 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
             at_landmark = (view["landmarks"] == view["cell"][:, None]).all(-1)
             carry = carry._replace(visited=carry.visited | at_landmark)
         following, target = in_tiles(known_cells, carry.visited, view, quarter)
-        following, goal = (
-            jnp.stack([p // (size + 2) - 1, p % (size + 2) - 1], axis=-1)
-            for p in (following, target)
-        )
-        step = following - view["cell"]
-        if env.actions == "continuous":
-            action = _drive(following, (step == 0).all(1), view["position"], view["heading"])
-        elif env.actions == "moves":
-            action = _move(step)
-        else:
-            action = _turn_or_go(step, heading)
-        goal = jnp.where(target[:, None] < 0, -1, goal)
+        action = act_towards(env, view, heading, following)
+        goal = jnp.where(target[:, None] < 0, -1, planning.cell_at(target, size))
         return action, {"known": known_cells, "target": goal}, carry
 
     return Agent(initial_carry, act, lambda carry, action: carry)  # it sees where it is

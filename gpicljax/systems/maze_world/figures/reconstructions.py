@@ -1,12 +1,15 @@
-"""Figures of pictures above an autoencoder's reconstructions of them."""
+"""Figures of pictures above what an autoencoder makes of them, or what a model expected."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.checks import check, check_array
+from gpicljax.systems.maze_world.measures.world_model import OpenLoopError
 from gpicljax.viz.pictures import picture_grid
 
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ def reconstruction_figure(
     sources: Sequence[tuple[str, NDArray[np.uint8], NDArray[np.floating]]],
     *,
     title: str | None = None,
-) -> "Figure":
+) -> Figure:
     """Two rows for each source of pictures: the pictures, and what has been made of them.
 
     Below every reconstruction stands its mean squared error, of pixels in [0, 1].
@@ -47,3 +50,19 @@ def reconstruction_figure(
         captions = [f"{error:.4f}" for error in errors]
         rows.append(("reconstructed", list(zip(captions, bytes_again, strict=True))))
     return picture_grid(rows, title=title, width=1.0)
+
+
+def foresight_figure(foresight: Mapping[int, OpenLoopError], model: str) -> Figure:
+    """Draws what came and what a model expected, by the length of the context (Figure 18).
+
+    Args:
+      foresight: of one seed, by the pictures of context; leaves `[B, K, ...]`.
+      model: its name.
+    """
+    rows = []
+    for mark, ahead in foresight.items():
+        last = ("", ahead.last[0])
+        rows.append((f"after {mark}", [last, *(("", frame) for frame in ahead.observed[0])]))
+        errors = zip(ahead.error[0], ahead.expected[0], strict=True)
+        rows.append(("expected", [last, *((f"{e:.3f}", frame) for e, frame in errors)]))
+    return picture_grid(rows, title=f"What comes, and what is expected blind: {model}", width=0.8)

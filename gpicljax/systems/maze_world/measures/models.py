@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,9 +26,16 @@ from gpicljax.systems.maze_world.data.demonstrations import (
 )
 from gpicljax.systems.maze_world.data.sequences import imitation_batch
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
-from gpicljax.systems.maze_world.env.types import Params, Task
+from gpicljax.systems.maze_world.env.types import Params, State, Task
 from gpicljax.systems.maze_world.measures.world_model import OpenLoopError, open_loop_error
 from gpicljax.typing import ArrayTree
+
+
+def pose_index(env: MazeWorld, state: State, task: Task) -> jax.Array:
+    """Returns the number of a cell and heading, `int32[]`, below 4 N^2; headings in quarters."""
+    x, y = env.cell(state, task)
+    quarter = jnp.round(state.heading / (np.pi / 2)).astype(jnp.int32) % 4
+    return (x * env.size + y) * 4 + quarter
 
 
 def without_step_costs(env: MazeWorld, params: Params, rewards: jax.Array | np.ndarray) -> Any:
@@ -181,7 +189,8 @@ def prediction_measure(
         awake, count = causal_agent(network, policy), len(tasks.walls)
         vec = single_trial_batch(env, count, steps)
         start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
-        errors = open_loop_error(vec, awake, asleep, params, start, context, horizon)
+        inputs = vec, awake, asleep, params, start, context, horizon
+        errors = open_loop_error(*inputs, functools.partial(pose_index, env), 4 * env.size**2)
         shown = {name: getattr(errors, name)[:4] for name in ("expected", "observed", "last")}
         return errors._replace(**shown)
 

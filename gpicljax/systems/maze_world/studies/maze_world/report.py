@@ -18,23 +18,24 @@ from gpicljax.runtime import Report, RunResult
 from gpicljax.spaces import Box
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames
-from gpicljax.systems.maze_world.data.rules import RULES
+from gpicljax.systems.maze_world.data.rules import MAP_FREE, ORACLE, PROGRAMS, RULES
 from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS
 from gpicljax.systems.maze_world.env.types import Task
 from gpicljax.systems.maze_world.experts.privileged import Rule
 from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
+from gpicljax.systems.maze_world.figures.reconstructions import foresight_figure
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
 from gpicljax.systems.maze_world.measures.models import ImitationErrors
+from gpicljax.systems.maze_world.measures.world_model import foresight_table
 from gpicljax.systems.maze_world.studies.maze_world.measures import Measures
 from gpicljax.viz.curves import icl_figure
-from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure
 
 KeyT = TypeVar("KeyT")
 ResultT = TypeVar("ResultT")
 FULL = "full context"
-SHOWN_RULES = ("random", "privileged, p = 5 %", "privileged, p = 25 %", "privileged, p = 100 %")
+SHOWN_RULES = ("random", "wall follower", "privileged, p = 25 %", "knows the maze")
 """Beside the models in figures; tables have them all."""
 PAGE_STEPS = 512
 """Steps of the episode that is shown step by step."""
@@ -64,6 +65,12 @@ class Results:
         # The nats of continuous actions are those of a density: ratios of them mean nothing.
         self.densities_of_actions = isinstance(outcome.program.more.env.action_space(), Box)
         self.rules: Mapping[tuple[int, Rule], Mapping[str, MazeTrajectory]] = outcome.host_measured
+
+    def programs(self, size: int) -> dict[str, np.ndarray]:
+        """The programs' rewards, without steps' cost, by name."""
+        played = self.rules[size, self.outcome.config.rules[0]]
+        earned = self.outcome.program.more.without_step_costs
+        return {name: earned(played[name].reward) for name in PROGRAMS if name in played}
 
     def _by_model(self, measured: Mapping[KeyT, ResultT]) -> dict[KeyT, dict[str, ResultT]]:
         """Results of each kind by model: leaves `[seeds, N, ...]`, of sound seeds alone."""
@@ -120,6 +127,13 @@ def quarter_means(values: np.ndarray) -> str:
     return " ".join(f"{x:.3f}" for x in means)
 
 
+def quarter_differences(values: np.ndarray, others: np.ndarray) -> str:
+    """Differences by quarter of the same episodes, with the half-widths of 95 % intervals."""
+    quarters = np.array_split((values - others).astype(np.float64), 4, axis=-1)
+    means = [mean_interval(x.mean(-1).reshape(-1, x.shape[-2]).mean(0)) for x in quarters]
+    return " ".join(f"{x.mean:+.3f} ± {x.high - x.mean:.3f}" for x in means)
+
+
 def format_comparison(numerator: np.ndarray, denominator: np.ndarray, difference: bool) -> str:
     """Formats the ratio of two means over the same episodes, or their difference, with an
     interval.
@@ -134,10 +148,10 @@ def imitation_table(results: Results, name: str) -> str:
     by_model = results.shown[name]
     operator = "-" if results.densities_of_actions else "/"
     head = ["model", "L_pm by quarter", "agrees, %", "L_wm", "L_z", f"full L_pm {operator} this"]
-    head += ["full L_wm / this", "full L_z / this"]
+    head += ["full L_wm / this", "full L_z / this", "full L_pm - this, by quarter"]
     rows = []
     for model, measured in by_model.items():
-        comparisons = ["", "", ""]
+        comparisons = [""] * 4
         if model != FULL and FULL in by_model:
             comparisons = [
                 format_comparison(
@@ -147,6 +161,7 @@ def imitation_table(results: Results, name: str) -> str:
                 )
                 for part in ("policy", "image", "latent")
             ]
+            comparisons.append(quarter_differences(by_model[FULL].policy, measured.policy))
         rows.append(
             [
                 model,
@@ -199,33 +214,20 @@ def acting_table(results: Results, size: int) -> str:
             episode = results.rules[size, rule][name]
             rewards = results.outcome.program.more.without_step_costs(episode.reward)
             row(name, f"{rule} rule", rewards, episode.pose)
-    return markdown_table(head, rows)
-
-
-def ahead_table(results: Results) -> str:
-    """Errors k steps ahead after contexts of several lengths, beside what no model is needed for.
-
-    The null is the last picture or the mean of those in other mazes, whichever is closer on
-    average, for the same pictures.
-    """
-    config = results.outcome.config
-    steps = sorted({k for k in (1, 4, config.horizon) if k <= config.horizon})
-    head = [f"k = {k}, after {mark}" for k in steps for mark in config.marks]
-    rows = []
-    for model in results.models:
-        cells = []
-        for k in steps:
-            for mark in config.marks:
-                ahead = results.ahead[mark][model]
-                error, *nulls = (
-                    x[..., k - 1].reshape(-1).astype(np.float64)
-                    for x in (ahead.error, ahead.last_error, ahead.mean_error)
-                )
-                lead = mean_interval(error - min(nulls, key=np.mean))
-                half = lead.high - lead.mean
-                cells.append(f"{error.mean():.4f} ({lead.mean:+.4f} ± {half:.4f})")
-        rows.append([model, *cells])
-    return markdown_table(["model", *head], rows)
+    programs = results.programs(size)
+    for name, rewards in programs.items():
+        row(name, "program", rewards, results.rules[size, config.rules[0]][name].pose)
+    parts = [markdown_table(head, rows)]
+    acted = results.acted[size, config.acting[0]]
+    if FULL in acted:
+        earned = acted[FULL].reward.sum(-1).mean(0).astype(np.float64)
+        others = {name: x.reward.sum(-1).mean(0) for name, x in acted.items() if name != FULL}
+        others |= {name: x.sum(-1) for name, x in programs.items()}
+        leads = [
+            f"{mean_interval(earned - x).format('+.2f')} over {name}" for name, x in others.items()
+        ]
+        parts.append(f"Paired by maze, {FULL} has a lead of {'; '.join(leads)}.")
+    return join_paragraphs(*parts)
 
 
 # Figures -----------------------------------------------------------------------------------------
@@ -263,7 +265,11 @@ def draw(results: Results) -> None:
     if len(config.marks) > 1:
         for k in {1, min(4, config.horizon)}:
             save_figure(ahead_figure(results, k), figures / f"ahead_{k}.png")
-    save_figure(frames_figure(results), figures / "ahead_frames.png")
+    model = results.models[0]
+    foresight = {
+        mark: jax.tree.map(lambda x: x[0], results.ahead[mark][model]) for mark in config.marks
+    }
+    save_figure(foresight_figure(foresight, model), figures / "ahead_frames.png")
     save_figure(trajectories_figure(results), figures / "trajectories.png")
     if results.outcome.config.mode == "navigation":
         write_atomically(figures / "episode.html", page(results))
@@ -301,24 +307,6 @@ def ahead_figure(results: Results, k: int) -> Any:
         log=True,
         title=f"Expecting the picture {k} step{'s' if k > 1 else ''} ahead",
     )
-
-
-def frames_figure(results: Results) -> Any:
-    """Draws what came and what the first model expected, by the length of the context (Figure
-    18).
-    """
-    rows = []
-    model = results.models[0]
-    for mark in results.outcome.config.marks:
-        foresight = jax.tree.map(lambda x: x[0], results.ahead[mark][model])
-        last = ("", foresight.last[0])
-        rows.append((f"after {mark}", [last, *(("", frame) for frame in foresight.observed[0])]))
-        errors = foresight.error[0]
-        expected = [
-            (f"{e:.3f}", frame) for e, frame in zip(errors, foresight.expected[0], strict=True)
-        ]
-        rows.append(("expected", [last, *expected]))
-    return picture_grid(rows, title=f"What comes, and what is expected blind: {model}", width=0.8)
 
 
 def trajectories_figure(results: Results) -> Any:
@@ -381,12 +369,16 @@ def icl_records(results: Results) -> list[ICLRecord]:
             curves = {
                 "agent": acted.reward,
                 "memory wiped": results.wiped[size][model].reward,
-                "oracle": rules["privileged, p = 100 %"],
+                "oracle": rules[ORACLE if ORACLE in rules else "privileged, p = 100 %"],
             }
             records.append(
                 icl_record(
                     curves,
-                    {"random": rules["random"]},
+                    {
+                        name: rewards
+                        for name, rewards in rules.items()
+                        if name in ("random", *MAP_FREE)
+                    },
                     system="Maze World",
                     task=f"n = {size}, acting {config.acting[0]}",
                     agent=f"{config.model.kind}, {model}",
@@ -428,10 +420,11 @@ def report(outcome: RunResult) -> Report:
         parts += [f"## Acting, n = {size}", acting_table(results, size)]
     parts += [
         "## Seeing ahead, blind",
-        "Mean squared error, and in brackets that less the error of the better of two nulls on the "
-        "same pictures: the last picture, or the mean of those that other mazes show. A model "
-        "foresees only where that is below 0.",
-        ahead_table(results),
+        "Mean squared error, and in brackets that less the error of the best of three nulls on the "
+        "same pictures: the last picture, the mean of those that other mazes show, or of all that "
+        "this maze has shown. A model foresees only where that is below 0. A map memory shows what "
+        "was last seen in the same place, that mean elsewhere. Below: on the first model's way.",
+        foresight_table(results.ahead, config.horizon),
     ]
     numbers: dict[str, Any] = {
         "parameters": outcome.parameters,

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax import spaces
+from gpicljax import random, spaces
 from gpicljax.agents.acting import replace_pending_action
 from gpicljax.agents.algorithm import algorithm_from_agent, register_algorithm
 from gpicljax.batching import select
@@ -195,7 +195,7 @@ def thompson_bernoulli(
 
     def draw(key: jax.Array, pulls: Pulls) -> jax.Array:
         paid = jnp.clip(pulls.sums, 0, pulls.counts)
-        return jax.random.beta(key, successes + paid, failures + pulls.counts - paid)
+        return random.beta(key, successes + paid, failures + pulls.counts - paid)
 
     return arm_puller(space, draw, "thompson_bernoulli")
 
@@ -327,7 +327,7 @@ def thompson_gaussian(
             shape = noise_shape + pulls.counts / 2
             surprise = weight * pulls.counts / precision * (pulls.means - mean) ** 2
             scale = (noise_shape - 1) * noise**2 + (pulls.deviations + surprise) / 2
-            spread = scale / jax.random.gamma(noise_key, shape)
+            spread = scale * jnp.exp(-random.log_gamma(noise_key, shape))
         normal = jax.random.normal(mean_key, pulls.sums.shape, pulls.sums.dtype)
         return expected + jnp.sqrt(spread / precision) * normal
 

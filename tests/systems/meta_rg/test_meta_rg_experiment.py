@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 from small_studies import small_flags
 
+from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.runs import load_agent
+from gpicljax.systems.meta_rg.measures.rules import RuleAccuracy
 from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
 
 TINY = small_flags("meta_rg", "--seeds=2 --log-lines=2 --checkpoint-every=1 --unseen-samples=3")
+
+MEMORYLESS = RuleAccuracy(mean_interval([0.7]), mean_interval([0.6]))
 
 
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(meta_rg, "memoryless_accuracy", lambda *_: (0.7, 0.6))
+        patch.setattr(meta_rg, "memoryless_accuracy", lambda *_: MEMORYLESS)
         results = meta_rg.main([*TINY, f"--runs-dir={folder}"])
     return folder, folder / "meta_rg" / "quick-MetaRG-v1", results
 
@@ -112,7 +116,7 @@ def test_paper_presets_have_the_paper_s_sizes():
 
 @pytest.mark.slow
 def test_the_paper_s_grid_is_one_program(tmp_path, monkeypatch):
-    monkeypatch.setattr(meta_rg, "memoryless_accuracy", lambda *_: (0.7, 0.6))
+    monkeypatch.setattr(meta_rg, "memoryless_accuracy", lambda *_: MEMORYLESS)
     grid = ["--preset=paper-table3", "--seeds=2", "--agent.replay-capacity=640"]
     # The corners of the table, whose programs are those of the whole.
     grid += ["--shots", "1", "4", "--samples", "1", "16"]

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.interface import Agent
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.runtime.dry_run import within_memory
@@ -25,18 +26,21 @@ Bools = np.ndarray | jax.Array
 NEAREST, FIXED = "1-nearest neighbour", "fixed tolerance"
 
 
+_UNMEASURED = mean_interval([math.nan])
+
+
 class RuleAccuracy(NamedTuple):
     """Accuracies of a rule by game, see `GameAccuracy`; NaN where they were not measured."""
 
-    query: float
-    support: float
-    new: float = math.nan
-    minimal: float = math.nan
+    query: Interval
+    support: Interval
+    new: Interval = _UNMEASURED
+    minimal: Interval = _UNMEASURED
 
 
-def mean_accuracy(games: Games) -> RuleAccuracy:
+def rule_accuracy(games: Games) -> RuleAccuracy:
     """Returns the means over seeds of a rule's games, leaves `[S, N, G]`."""
-    return RuleAccuracy(*(float(np.mean(part.by_game)) for part in accuracy_by_seed(games)))
+    return RuleAccuracy(*(mean_interval(part.by_game) for part in accuracy_by_seed(games)))
 
 
 def panel_rules(env: MetaRG) -> dict[str, experts.Rule]:
@@ -134,6 +138,6 @@ def program_accuracies(
         for cell, env_params in params.items():
             games = jax.tree.map(lambda x: x[None], play(named_key(seed, "rules"), env_params))
             for i, rule in enumerate(listeners):
-                accuracy = mean_accuracy(games._replace(correct=games.correct[..., i]))
+                accuracy = rule_accuracy(games._replace(correct=games.correct[..., i]))
                 rows[cell][f"not learnt: {name}; {rule}"] = accuracy
     return rows

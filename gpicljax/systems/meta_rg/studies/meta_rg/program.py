@@ -14,6 +14,7 @@ from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.networks.contract import Network
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
@@ -239,17 +240,14 @@ def measures_of(
 def calibrate(config: Config) -> dict[Cell, dict[str, RuleAccuracy]]:
     """Accuracies of what learns without a memory, by cell."""
     env = config.game.make(actions="compact")
+    name, params = "memoryless classifier (learnt)", config.game.params
     return {
-        cell: {
-            "memoryless classifier (learnt)": RuleAccuracy(
-                *memoryless_accuracy(config, env, config.game.params(env, cell))
-            )
-        }
+        cell: {name: memoryless_accuracy(config, env, params(env, cell))}
         for cell in config.game.cells
     }
 
 
-def memoryless_accuracy(config: Config, env: MetaRG, params: Params) -> tuple[float, float]:
+def memoryless_accuracy(config: Config, env: MetaRG, params: Params) -> RuleAccuracy:
     """Query and support accuracy of a classifier of single decisions, on held-out games."""
     train_key, test_key, fit_key = jax.random.split(named_key(config.seed, "classifier"), 3)
     features, labels, _ = memoryless.decision_dataset(
@@ -259,10 +257,8 @@ def memoryless_accuracy(config: Config, env: MetaRG, params: Params) -> tuple[fl
     features, labels, query = memoryless.decision_dataset(
         test_key, env, params, 20_000, message="equality"
     )
-    return (
-        float(classifier.accuracy(fitted, features, labels, query)),
-        float(classifier.accuracy(fitted, features, labels, ~query)),
-    )
+    shares = (classifier.accuracy(fitted, features, labels, part) for part in (query, ~query))
+    return RuleAccuracy(*(mean_interval([float(share)]) for share in shares))
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record, reached_length
-from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.evaluation.tables import (
     Row,
     join_paragraphs,
@@ -39,7 +39,7 @@ from gpicljax.systems.meta_rg.measures.rules import (
     Cell,
     RuleAccuracy,
     decided_by_rule,
-    mean_accuracy,
+    rule_accuracy,
 )
 from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests
 from gpicljax.systems.meta_rg.studies.meta_rg.config import Config
@@ -140,7 +140,7 @@ class Results:
             for i in range(len(self.cells))
         ]
         self.rules: dict[Cell, dict[str, RuleAccuracy]] = {
-            cell: {name: mean_accuracy(games) for name, games in decided.items()}
+            cell: {name: rule_accuracy(games) for name, games in decided.items()}
             | outcome.host_measured[cell]
             for cell, decided in zip(self.cells, self.decided, strict=True)
         }
@@ -184,7 +184,7 @@ def condition_table(results: Results, index: int) -> str:
         cells.append(" ".join(percents(results.measure(condition, QUERY, index))))
         rows.append(Row("R2D2", "learner", cells, condition))
     for name, shares in results.rules[results.cells[index]].items():
-        query, support, new, minimal = ("" if math.isnan(x) else f"{100 * x:.1f}" for x in shares)
+        query, support, new, minimal = ("" if math.isnan(x.mean) else x.percent for x in shares)
         rows.append(Row(name, "rule", [query, new, minimal, "", support]))
     titles = [measure.title for measure in MEASURES]
     return results_table(["listener", *titles, "query, seed by seed"], rows)
@@ -333,9 +333,9 @@ def draw_learning(results: Results, title: str) -> None:
     outcome, rules = results.outcome, results.rules[results.cells[0]]
     lines = {
         "chance": 0.5,
-        "leak rule": rules["leak rule (message-free)"].query,
-        "any-feedback rule": rules["any-feedback rule (message-free)"].query,
-        NEAREST: rules[NEAREST].query,
+        "leak rule": rules["leak rule (message-free)"].query.mean,
+        "any-feedback rule": rules["any-feedback rule (message-free)"].query.mean,
+        NEAREST: rules[NEAREST].query.mean,
     }
     outcome.draw_learning(
         "query_accuracy",
@@ -379,8 +379,8 @@ def draw_listeners(results: Results, title: str) -> None:
         samples.append(seeds)
     for name, accuracy in results.rules[results.cells[0]].items():
         names.append(name)
-        intervals.append(Interval(accuracy.query, np.nan, np.nan, np.nan, 1))
-        samples.append(np.asarray([accuracy.query]))
+        intervals.append(accuracy.query)
+        samples.append(np.asarray([accuracy.query.mean]))
     figure = results_bars(
         names,
         [x.mean for x in intervals],
@@ -459,7 +459,10 @@ def report(outcome: RunResult) -> Report:
             for condition in results.accuracies
         }
         | {
-            "rules": {name: accuracy._asdict() for name, accuracy in results.rules[cell].items()},
+            "rules": {
+                name: {kind: share.mean for kind, share in rule._asdict().items()}
+                for name, rule in results.rules[cell].items()
+            },
             "minimal pairs": {
                 condition: {
                     "values": list(results.pair_values),

@@ -92,7 +92,7 @@ def accuracy_table(results: Results) -> str:
             rows.append([cell, name, *means, " ".join(percents(by_kind[0]))])
     for cell, rules in results.outcome.host_measured.items():
         for name, accuracy in rules.items():
-            rows.append([cell_name(cell), name, *percents(np.asarray(accuracy))])
+            rows.append([cell_name(cell), name, *(share.percent for share in accuracy)])
     header = "game", "evaluated", "query", "support", "new targets", "minimal pairs"
     return markdown_table([*header, "query, seed by seed"], rows)
 

@@ -157,7 +157,7 @@ LONGER_STUDIES = {
     "maze_world": 1228,
     "train_agent": 1160,
     "meta_language": 803,
-    "meta_rg": 1010,
+    "meta_rg": 1011,
     "mental_modelling": 988,
     "gradual_learning": 967,
     "meta_rg_players": 607,

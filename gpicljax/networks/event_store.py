@@ -20,7 +20,7 @@ from gpicljax.checks import check_choice
 from gpicljax.networks import ring
 from gpicljax.networks.contract import AgentInput
 
-Metric = Literal["dot", "distance"]
+Metric = Literal["dot", "distance", "parts"]
 TINY = 1e-5
 """Squared distance below which events are equal to a metric."""
 _EXPONENT = 4.0
@@ -70,6 +70,11 @@ class EventStore(nn.Module):
     square of the differences between the events and the present one, so that small and large
     differences are told apart equally well.
 
+    With the metric "parts", events are weighted in the same way, and the output says what is the
+    same, not what it is: of every head, `log(m + 1e-5) / 4` for each part of keys and values, where
+    m is the mean squared distance of that part from the present one's; the mean difference of each
+    key that is a number; the mean value; and the null slot's weight.
+
     Attributes:
       key_size: K.
       value_size: V.
@@ -77,8 +82,10 @@ class EventStore(nn.Module):
       heads: H.
       width: of queries and keys; not of a distance.
       tied: whether queries and keys have the same projection.
-      metric: `"dot"`, a product of projections, or `"distance"`, a weighted Euclidean one.
+      metric: `"dot"`, a product of projections, or `"distance"` and `"parts"`, a weighted Euclidean
+        distance.
       key_parts: sizes of the parts of a key, K in all; by default each of its numbers is one.
+      value_parts: likewise of a value, V in all.
 
     Source: attention as in Vaswani et al. (2017), section 3.2; weights by inverse distance as in
     Shepard (1968); a memory of raw events is this project's.
@@ -101,14 +108,15 @@ class EventStore(nn.Module):
     tied: bool = False
     metric: Metric = "dot"
     key_parts: Sequence[int] = ()
+    value_parts: Sequence[int] = ()
     attends = True
 
     def setup(self) -> None:
         """Projections or weights, scales and null scores."""
         shape, dtype = (self.key_size, self.heads, self.width), jnp.result_type(float)
         normal, scale = nn.initializers.normal(1.0), 1.0
-        if self.metric == "distance":
-            parts = np.asarray(self.key_parts or (1,) * self.key_size)
+        if self.metric != "dot":
+            parts = np.asarray(self._part_sizes()[0])
 
             def spread(key: jax.Array) -> jax.Array:
                 logs = _SPREAD * jax.random.normal(key, (len(parts), self.heads), dtype)
@@ -139,8 +147,17 @@ class EventStore(nn.Module):
     def mean_values(self, reads: jax.Array) -> jax.Array:
         """Returns what each head has read of values, float `[..., H, V]`, of reads `[..., R]`."""
         size = self.key_size + self.value_size
-        events = reads[..., : self.heads * size].reshape(*reads.shape[:-1], self.heads, size)
-        return events[..., self.key_size :]
+        means = reads[..., : self.heads * size]
+        if self.metric == "parts":
+            size = self.value_size
+            means = reads[..., -self.heads * (size + 1) : -self.heads]
+        by_head = means.reshape(*reads.shape[:-1], self.heads, size)
+        return by_head[..., size - self.value_size :]
+
+    def _part_sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns the sizes of the parts of keys and of values."""
+        keys = tuple(self.key_parts) or (1,) * self.key_size
+        return keys, tuple(self.value_parts) or (1,) * self.value_size
 
     def attention(self, inputs: Event, starts: jax.Array) -> jax.Array:
         """Weights of the events of earlier steps, `float[T, B, H, T]`, from an empty memory on.
@@ -161,7 +178,7 @@ class EventStore(nn.Module):
     ) -> tuple[jax.Array, jax.Array]:
         """`[B, T, K]`, `[B, N, K]`, `bool[B, T, N]` -> weights of the events `[B, H, T, N]` and of
         nothing `[B, H, T]`, up to a factor."""
-        if self.metric == "distance":
+        if self.metric != "dot":
             # Differences first: the difference of large squares would be inexact.
             squares = jnp.square(keys[:, :, None] - stored[:, None])
             distances = jnp.einsum("btnk,kh->bhtn", squares, jnp.exp(2 * self.log_weight))
@@ -185,15 +202,40 @@ class EventStore(nn.Module):
         means = jnp.einsum("bhtn,bne->bthe", weights, events) / total.swapaxes(1, 2)[..., None]
         nothing = (rest / total).swapaxes(1, 2)
         parts = [means.reshape(*nothing.shape[:2], -1), nothing]
-        if self.metric == "distance":
-            # An event that is not visible may be anything: its square times 0 has to be 0.
-            bounded = jnp.clip(events, -1e18, 1e18)
+        # An event that is not visible may be anything: its square times 0 has to be 0.
+        bounded = jnp.clip(events, -1e18, 1e18)
+        if self.metric == "parts":
+            parts = self._compare_parts(fresh, bounded, means, weights, rest, total)
+            parts = [part.reshape(*nothing.shape[:2], -1) for part in (*parts, nothing)]
+        elif self.metric == "distance":
             squares = jnp.einsum("bhtn,bne->bthe", weights, jnp.square(bounded))
             squares = squares / total.swapaxes(1, 2)[..., None]
             now = fresh[:, :, None]
             gaps = jnp.log(jnp.maximum(squares + now * (now - 2 * means), 0) + TINY) / 4
             parts.append(gaps.reshape(*nothing.shape[:2], -1))
         return jnp.concatenate(parts, axis=-1)
+
+    def _compare_parts(
+        self,
+        fresh: jax.Array,
+        events: jax.Array,
+        means: jax.Array,
+        weights: jax.Array,
+        rest: jax.Array,
+        total: jax.Array,
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Distances by part, differences of numbers and mean values, `[B, T, H, ...]`."""
+        key_parts, value_parts = self._part_sizes()
+        sizes, now = key_parts + value_parts, fresh[:, :, None]
+        part_of = jnp.asarray(np.repeat(np.eye(len(sizes)), sizes, axis=0), events.dtype)
+        squares = jnp.square(now - events[:, None]) @ part_of
+        squares = jnp.einsum("bhtn,btnp->bthp", weights, squares)
+        # What the null slot holds is 0.
+        squares += rest.swapaxes(1, 2)[..., None] * (jnp.square(now) @ part_of)
+        gaps = jnp.log(squares / total.swapaxes(1, 2)[..., None] + TINY) / 4
+        is_number = np.repeat(np.equal(key_parts, 1), key_parts)
+        differences = (means - now)[..., : self.key_size][..., is_number]
+        return gaps, differences, means[..., self.key_size :]
 
     def step(self, carry: Stored, inputs: Event, start: jax.Array) -> tuple[jax.Array, Stored]:
         """Events `[B, ...]`, start `bool[B]` -> reads `float[B, R]`, and the carry."""
@@ -207,7 +249,7 @@ def event_of(
     keys: Sequence[str] = (),
     values: Sequence[str] = (),
     write: tuple[str, int] | None = None,
-) -> tuple[Callable[[AgentInput], Event], tuple[int, int], tuple[int, ...]]:
+) -> tuple[Callable[[AgentInput], Event], tuple[int, ...], tuple[int, ...]]:
     """Returns a function from an agent's inputs to the event of a step, by entries' names.
 
     These are the entries of a dictionary observation (of another one, `"observation"`),
@@ -221,7 +263,7 @@ def event_of(
       write: a step is stored where this entry has this value; None for every step.
 
     Returns:
-      `inputs -> Event`, over any leading axes, the sizes K and V, and those of the parts of a key.
+      `inputs -> Event`, over any leading axes, and the sizes of the parts of its key and value.
 
     Raises:
       ValueError: for an unknown name.
@@ -247,8 +289,7 @@ def event_of(
         always = jnp.ones(inputs.last_reward.shape, bool)
         return Event(key, value, always if write is None else entries[write[0]] == write[1])
 
-    sizes = spaces.flat_size(parts[0]), spaces.flat_size(parts[1])
-    return event, sizes, spaces.flat_parts(parts[0])
+    return event, spaces.flat_parts(parts[0]), spaces.flat_parts(parts[1])
 
 
 def _flat(space: spaces.Dict, entries: dict[str, Any], like: jax.Array) -> jax.Array:

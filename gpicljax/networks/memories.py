@@ -136,17 +136,17 @@ class MemorySettings:
         self, observation_space: spaces.Space, actions: spaces.Space
     ) -> tuple[Any, Callable[[AgentInput], Event] | None]:
         """Returns the memory, and what a step is to it where it stores events."""
-        event, sizes, parts = None, (0, 0), ()
+        event, keys, values = None, (), ()
         if self.memory == "events" or (
             self.memory == "dcem" and (self.event_keys or self.event_values)
         ):
             names = self.event_keys, self.event_values
             when = _moment(self.event_when)
-            event, sizes, parts = event_of(observation_space, actions, *names, when)
+            event, keys, values = event_of(observation_space, actions, *names, when)
         if self.memory == "events":
             width = width_of_head(self.core, self.heads, "queries and keys")
-            shape = self.slots, self.heads, width
-            return EventStore(*sizes, *shape, self.tied_keys, self.event_metric, parts), event
+            shape = sum(keys), sum(values), self.slots, self.heads, width
+            return EventStore(*shape, self.tied_keys, self.event_metric, keys, values), event
         return memory(self.memory, self.core, self.heads, self.window, self.slots), event
 
 

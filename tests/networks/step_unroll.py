@@ -48,7 +48,7 @@ def q_network(core, **options):
     )
 
 
-event, EVENT_SIZES, _ = event_of(
+event, *EVENT_PARTS = event_of(
     OBSERVATIONS, spaces.Discrete(ACTIONS), ("message",), ("seen",), ("phase", 2)
 )
 MODULES = {
@@ -67,7 +67,7 @@ MODULES = {
     "event store": EventStore(4, 2, slots=3, heads=2, width=3),
     "event store, distance": EventStore(4, 2, slots=3, heads=2, metric="distance"),
     "q-network, events": q_network(
-        EventStore(*EVENT_SIZES, slots=3, heads=2, width=3),
+        EventStore(*map(sum, EVENT_PARTS), slots=3, heads=2, width=3),
         event=event,
         residual=True,
         head_sizes=(6,),

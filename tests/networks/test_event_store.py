@@ -77,6 +77,33 @@ def test_reads_are_those_of_a_list_of_events(options):
     assert int(carry.written[0]) == write[:, 0].sum() > SLOTS
 
 
+def test_parts_are_compared_one_by_one():
+    # What two reads have in common: squared differences of numbers add up to those of a part.
+    sizes = {"slots": SLOTS, "heads": HEADS, "key_parts": (KEY - 1, 1), "value_parts": (VALUE,)}
+    modules = [EventStore(KEY, VALUE, **sizes, metric=metric) for metric in ("distance", "parts")]
+    draw = np.random.default_rng(2)
+    key, value = (jnp.asarray(draw.normal(size=(LENGTH, 3, n))) for n in (KEY, VALUE))
+    event, starts = Event(key, value, jnp.ones((LENGTH, 3), bool)), jnp.zeros((LENGTH, 3), bool)
+    networks = [as_network(module) for module in modules]
+    params = networks[0].init(jax.random.key(0), jax.tree.map(lambda x: x[0], event))
+    whole, parts = (n.unroll(params, n.initial_carry(3), event, starts)[0] for n in networks)
+    entries = HEADS * (KEY + VALUE)
+    means = whole[..., :entries].reshape(LENGTH, 3, HEADS, -1)
+    squares = np.exp(4 * whole[..., entries + HEADS :]).reshape(means.shape) - TINY
+    by_part = [squares[..., : KEY - 1].sum(-1), squares[..., KEY - 1], squares[..., KEY:].sum(-1)]
+    now = np.concatenate([key, value], -1)[:, :, None]
+    expected = [
+        np.log(np.stack(by_part, -1) + TINY) / 4,
+        (means - now)[..., KEY - 1 : KEY],
+        means[..., KEY:],
+        whole[..., entries : entries + HEADS],
+    ]
+    flat = np.concatenate([x.reshape(LENGTH, 3, -1) for x in expected], -1)
+    np.testing.assert_allclose(parts, flat, atol=1e-3)
+    for module, reads in zip(modules, (whole, parts), strict=True):
+        np.testing.assert_array_equal(module.mean_values(reads), means[..., KEY:])
+
+
 @pytest.mark.parametrize("unit", [0.1, 1.0, 100.0])
 def test_the_nearest_event_is_found_at_any_scale(unit):
     """Five events on a line, asked from a place 30 % farther from the second nearest."""
@@ -131,18 +158,18 @@ def test_events_are_told_by_the_names_of_what_an_agent_reads():
     inputs = AgentInput(observation, jnp.asarray([-1, 1]), jnp.asarray([0.0, 3.0]))
     space_pair = SPACE, spaces.Discrete(2)
     names = ("word", "last_reward"), ("seen",)
-    event, sizes, parts = event_of(*space_pair, *names, ("word", 2))
-    assert sizes == (4, 2) and parts == (3, 1)
+    event, *parts = event_of(*space_pair, *names, ("word", 2))
+    assert parts == [(3, 1), (1, 1)]
     result = event(inputs)
     np.testing.assert_array_equal(result.key, [[0, 0, 1, 0], [1, 0, 0, 3]])
     np.testing.assert_array_equal(result.value, observation["seen"])
     assert result.write.tolist() == [True, False]
-    event, sizes, parts = event_of(*space_pair)
+    event, *parts = event_of(*space_pair)
     result = event(inputs)
-    assert parts == (3, 1, 1, 2, 1)
-    assert sizes == (8, 0) and result.write.all() and result.value.shape == (2, 0)
+    assert parts == [(3, 1, 1, 2, 1), ()]
+    assert result.write.all() and result.value.shape == (2, 0)
     np.testing.assert_array_equal(result.key[1], [1, 0, 0, 1, 0, 0, 1, 3])
-    event, sizes, _ = event_of(spaces.Discrete(3), spaces.Discrete(2), values=("observation",))
-    assert sizes == (0, 3)
+    event, *parts = event_of(spaces.Discrete(3), spaces.Discrete(2), values=("observation",))
+    assert parts == [(), (3,)]
     with pytest.raises(ValueError, match="values: got 'sen' .did you mean 'seen'"):
         event_of(*space_pair, values=("sen",))

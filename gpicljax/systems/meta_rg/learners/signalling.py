@@ -283,10 +283,10 @@ def _expecting(listener: RecurrentQSettings) -> RecurrentQSettings:
 
 
 def _speaker(config: SignallingConfig, game: SignallingGame) -> Speaker:
-    said, memory = game.message_length * (game.vocab_size + 1), None
+    said, memory = (game.vocab_size + 1,) * game.message_length, None
     if config.speaker_slots:
-        sizes = game.seen, said, config.speaker_slots, config.speaker_heads
-        memory = EventStore(*sizes, metric="distance")
+        sizes = game.seen, sum(said), config.speaker_slots, config.speaker_heads
+        memory = EventStore(*sizes, metric="parts", value_parts=said)
     sizes = game.vocab_size, game.message_length, config.speaker_sizes
     return Speaker(*sizes, game.fixed_length, memory)
 

@@ -137,6 +137,7 @@ EXACT = dataclasses.replace(
 """Finds what was said of the most similar stimuli."""
 SECTIONS = dataclasses.replace(
     EXACT,
+    event_metric="parts",
     heads=24,
     core=(24,),
     event_keys=("message", "stimulus"),
@@ -169,8 +170,8 @@ CPU_EXACT = dataclasses.replace(
 CPU_SECTIONS = dataclasses.replace(
     CPU_EXACT,
     game=WITHHELD,
-    observations=4_096_000,
-    log_lines=16,
+    observations=1_280_000,
+    log_lines=10,
     unseen_samples=(),
     network=SECTIONS,
     agent=dataclasses.replace(NEXT_REWARD, updates_per_collect=4),

@@ -170,8 +170,8 @@ CPU_EXACT = dataclasses.replace(
 CPU_SECTIONS = dataclasses.replace(
     CPU_EXACT,
     game=WITHHELD,
-    observations=1_280_000,
-    log_lines=10,
+    observations=2_048_000,
+    log_lines=16,
     unseen_samples=(),
     network=SECTIONS,
     agent=dataclasses.replace(NEXT_REWARD, updates_per_collect=4),

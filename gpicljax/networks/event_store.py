@@ -202,12 +202,14 @@ class EventStore(nn.Module):
         means = jnp.einsum("bhtn,bne->bthe", weights, events) / total.swapaxes(1, 2)[..., None]
         nothing = (rest / total).swapaxes(1, 2)
         parts = [means.reshape(*nothing.shape[:2], -1), nothing]
+        if self.metric == "dot":
+            return jnp.concatenate(parts, axis=-1)
         # An event that is not visible may be anything: its square times 0 has to be 0.
         bounded = jnp.clip(events, -1e18, 1e18)
         if self.metric == "parts":
             parts = self._compare_parts(fresh, bounded, means, weights, rest, total)
             parts = [part.reshape(*nothing.shape[:2], -1) for part in (*parts, nothing)]
-        elif self.metric == "distance":
+        else:
             squares = jnp.einsum("bhtn,bne->bthe", weights, jnp.square(bounded))
             squares = squares / total.swapaxes(1, 2)[..., None]
             now = fresh[:, :, None]

@@ -75,6 +75,15 @@ def test_writes_everything(finished_run):
 
 
 @pytest.mark.slow
+def test_survival_has_no_programs_without_a_map_and_is_drawn(pictures, tmp_path):
+    arguments = [*TINY, "--mode=survival", f"--autoencoder={pictures}", f"--runs-dir={tmp_path}"]
+    run = maze_world.main(arguments).run
+    text = (run.path / "summary.md").read_text()
+    assert "wall follower" not in text and "over context-free" in text
+    assert (run.figures / "acted_7.png").stat().st_size > 5_000
+
+
+@pytest.mark.slow
 def test_models_are_saved_and_trained_on(finished_run, pictures):
     run, outcome, arguments = finished_run
     loaded = load_agent(run / "agents" / "context_free" / "seed_0")

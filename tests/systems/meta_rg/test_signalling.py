@@ -73,8 +73,8 @@ REMEMBERS = dataclasses.replace(
 
 @pytest.mark.parametrize("speaker", daily(["reinforce"], [*signalling.LEARNING, "remembers"]))
 def test_only_who_is_to_learn_learns(speaker):
-    plain = dataclasses.replace(CONFIG, speaker=speaker) if speaker != "remembers" else CONFIG
-    config = REMEMBERS if speaker == "remembers" else plain
+    options = {} if speaker == "remembers" else {"speaker": speaker}
+    config = dataclasses.replace(CONFIG if options else REMEMBERS, **options)
     before, after, metrics, trainer = train_once(config)
     assert change(before, after, "speaker") > 1e-3 and change(before, after, "listener") > 1e-3
     assert set(metrics) >= {"decision", "feedback", "entropy"}

@@ -64,7 +64,6 @@ class Rules:
     ) -> None:
         self._env, self._settings, self._params_of = env, settings, params_of
         self._sizes, self._rules, self._seed = sizes, rules, seed
-        self._unseen = unseen
         self._mazes = dict.fromkeys(RULES, unseen) | {
             name: maze_keys for name, (maze_keys, _) in groups.items()
         }
@@ -93,7 +92,8 @@ class Rules:
         """Returns the programs' episodes in the unseen mazes, by name; none of survival."""
         if self._env.survival:
             return {}
-        count, kinds = len(self._unseen), PROGRAMS
+        unseen, kinds = self._mazes["random"], PROGRAMS
+        count = len(unseen)
         actor = program_agent(self._env, [kind for kind in kinds for _ in range(count)])
 
         def play(env_params: Params, keys: jax.Array) -> MazeTrajectory:
@@ -105,7 +105,7 @@ class Rules:
 
         program = within_memory(fast_jit(play, ENVIRONMENT_COMPILE), "the episodes of programs")
         env_params = self._params_of(size, self._settings.length)
-        keys = np.concatenate([self._unseen] * len(kinds))
+        keys = np.concatenate([unseen] * len(kinds))
         trajectories = jax.device_get(program(env_params, keys))
         return {
             kind: jax.tree.map(lambda x, i=i: x[i * count : (i + 1) * count], trajectories)

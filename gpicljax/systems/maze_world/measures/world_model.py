@@ -22,10 +22,10 @@ NULLS_AHEAD = {
     "mean of other mazes' pictures": "mean_error",
     "mean of this maze's pictures": "own_mean_error",
 }
-"""What no model is needed for in seeing ahead: where its error is in `OpenLoopError`."""
+"""Guesses that need no model, by name: the entry of `OpenLoopError` with their error."""
 MAP_AHEAD = {"map memory, told its place": "map_error"}
 STEPS_AHEAD = (1, 4)
-"""How far ahead tables look, beside the last step."""
+"""Steps ahead that tables show, beside the last."""
 
 
 class OpenLoopError(NamedTuple):
@@ -63,7 +63,7 @@ class OpenLoopError(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What has been seen of B episodes, as far as programs remember it.
+    """Pictures and states of B episodes, as far as programs remember them.
 
     Attributes:
       last: `uint8[B, H, W, 3]`, the last picture.

@@ -20,7 +20,7 @@ samples of two to five values."""
 
 
 class Sayings(NamedTuple):
-    """What a speaker has said in this episode.
+    """A speaker's messages in this episode, and the stimuli that they are about.
 
     Attributes:
       stimuli: float `[B, G, F]`, what it saw; infinite where nothing has been said yet.

@@ -140,7 +140,7 @@ class Speaker(nn.Module):
         body, shape = MLP(self.sizes), (*stimulus.shape[:-1], self.length, tokens)
         if self.memory is None:
             logits = dense(self.length * tokens, name="head")(body(stimulus)).reshape(shape)
-            logits = self._allowed(logits)
+            logits = self._mask_end(logits)
             return (logits, jnp.argmax(logits + noise, axis=-1)), carry
         nothing = jnp.zeros((len(stimulus), self.length * tokens), stimulus.dtype)
         asked = Event(stimulus, nothing, jnp.zeros_like(write))
@@ -153,7 +153,7 @@ class Speaker(nn.Module):
         for place in range(self.length):
             known = jnp.concatenate([features, *(jax.nn.one_hot(t, tokens) for t in said)], -1)
             logits = dense(tokens, name=f"head_{place}")(known) + repeated[:, place]
-            logits = self._allowed(logits)
+            logits = self._mask_end(logits)
             every_logits.append(logits)
             said.append(jnp.argmax(logits + noise[:, place], axis=-1))
         chosen = jnp.stack(said, axis=-1)
@@ -161,5 +161,5 @@ class Speaker(nn.Module):
         _, carry = self.memory.step(carry, Event(stimulus, sent, write), start)
         return (jnp.stack(every_logits, axis=-2), chosen), carry
 
-    def _allowed(self, logits: jax.Array) -> jax.Array:
+    def _mask_end(self, logits: jax.Array) -> jax.Array:
         return logits.at[..., 0].set(-1e9) if self.fixed_length else logits

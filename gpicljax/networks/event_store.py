@@ -20,10 +20,10 @@ from gpicljax.checks import check_choice
 from gpicljax.networks import ring
 from gpicljax.networks.contract import AgentInput
 
-Metric = Literal["dot", "distance", "parts"]
+Metric = Literal["dot", "distance"]
 TINY = 1e-5
 """Squared distance below which events are equal to a metric."""
-_EXPONENT = 4.0
+_EXPONENTS = 4.0, 0.25
 _SPREAD = 2.0
 
 
@@ -65,15 +65,13 @@ class EventStore(nn.Module):
     With the metric "distance", the score is `-s log(sum_k (w_k (k - k'))^2 + 1e-5)`, with learnt
     s and w of each head: the softmax weights events by an inverse power of their distance. What
     counts is how many times nearer one event is than another, at any scale of the keys. Weights
-    begin far apart, those of one part of the key together, so that each head compares few parts.
-    The output then also has `log(m + 1e-5) / 4`, H (K + V) numbers more, where m is the mean
-    square of the differences between the events and the present one, so that small and large
-    differences are told apart equally well.
-
-    With the metric "parts", events are weighted in the same way, and the output says what is the
-    same, not what it is: of every head, `log(m + 1e-5) / 4` for each part of keys and values, where
-    m is the mean squared distance of that part from the present one's; the mean difference of each
-    key that is a number; the mean value; and the null slot's weight.
+    begin far apart, those of one part of the key together, so that each head compares few parts;
+    and so do exponents, from 4, which finds the nearest event, to 1/4, which finds most of them.
+    The output then says what the events that are found have in common, with each other and with the
+    present one: of every head and each part of keys and values, `log(m + 1e-5) / 4`, where m is the
+    mean squared distance from the present event, and `log(v + 1e-5) / 4`, where v is the variance;
+    the mean difference of each key that is a number; the mean value; and the null slot's weight.
+    The logarithm tells small distances apart as well as great ones. The null slot holds zeros.
 
     Attributes:
       key_size: K.
@@ -82,8 +80,7 @@ class EventStore(nn.Module):
       heads: H.
       width: of queries and keys; not of a distance.
       tied: whether queries and keys have the same projection.
-      metric: `"dot"`, a product of projections, or `"distance"` and `"parts"`, a weighted Euclidean
-        distance.
+      metric: `"dot"`, a product of projections, or `"distance"`, a weighted Euclidean distance.
       key_parts: sizes of the parts of a key, K in all; by default each of its numbers is one.
       value_parts: likewise of a value, V in all.
 
@@ -114,7 +111,7 @@ class EventStore(nn.Module):
     def setup(self) -> None:
         """Projections or weights, scales and null scores."""
         shape, dtype = (self.key_size, self.heads, self.width), jnp.result_type(float)
-        normal, scale = nn.initializers.normal(1.0), 1.0
+        normal, ones = nn.initializers.normal(1.0), nn.initializers.ones
         if self.metric != "dot":
             parts = np.asarray(self._part_sizes()[0])
 
@@ -122,12 +119,13 @@ class EventStore(nn.Module):
                 logs = _SPREAD * jax.random.normal(key, (len(parts), self.heads), dtype)
                 return jnp.repeat(logs, parts, 0, total_repeat_length=self.key_size)
 
-            self.log_weight, scale = self.param("log_weight", spread), _EXPONENT
+            self.log_weight = self.param("log_weight", spread)
+            exponents = jnp.geomspace(*_EXPONENTS, self.heads, dtype=dtype)
+            self.scale = self.param("scale", lambda key: exponents)
         else:
             self.query = self.param("query", normal, shape, dtype)
             self.key = self.query if self.tied else self.param("key", normal, shape, dtype)
-        constant = nn.initializers.constant(scale)
-        self.scale = self.param("scale", constant, (self.heads,), dtype)
+            self.scale = self.param("scale", ones, (self.heads,), dtype)
         self.null = self.param("null", nn.initializers.zeros, (self.heads,), dtype)
 
     def initial_carry(self, batch: int) -> Stored:
@@ -146,12 +144,11 @@ class EventStore(nn.Module):
 
     def mean_values(self, reads: jax.Array) -> jax.Array:
         """Returns what each head has read of values, float `[..., H, V]`, of reads `[..., R]`."""
-        size = self.key_size + self.value_size
-        means = reads[..., : self.heads * size]
-        if self.metric == "parts":
-            size = self.value_size
-            means = reads[..., -self.heads * (size + 1) : -self.heads]
-        by_head = means.reshape(*reads.shape[:-1], self.heads, size)
+        size = self.value_size
+        if self.metric == "dot":
+            size += self.key_size
+        values = reads[..., -self.heads * (size + 1) : -self.heads]
+        by_head = values.reshape(*reads.shape[:-1], self.heads, size)
         return by_head[..., size - self.value_size :]
 
     def _part_sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -200,44 +197,45 @@ class EventStore(nn.Module):
         weights, rest = self._score(keys, stored, visible)
         total = weights.sum(-1) + rest
         means = jnp.einsum("bhtn,bne->bthe", weights, events) / total.swapaxes(1, 2)[..., None]
-        nothing = (rest / total).swapaxes(1, 2)
-        parts = [means.reshape(*nothing.shape[:2], -1), nothing]
+        nothing = (rest / total).swapaxes(1, 2)[..., None]
         if self.metric == "dot":
-            return jnp.concatenate(parts, axis=-1)
-        # An event that is not visible may be anything: its square times 0 has to be 0.
-        bounded = jnp.clip(events, -1e18, 1e18)
-        if self.metric == "parts":
-            parts = self._compare_parts(fresh, bounded, means, weights, rest, total)
-            parts = [part.reshape(*nothing.shape[:2], -1) for part in (*parts, nothing)]
+            reads = (means, nothing)
         else:
-            squares = jnp.einsum("bhtn,bne->bthe", weights, jnp.square(bounded))
-            squares = squares / total.swapaxes(1, 2)[..., None]
-            now = fresh[:, :, None]
-            gaps = jnp.log(jnp.maximum(squares + now * (now - 2 * means), 0) + TINY) / 4
-            parts.append(gaps.reshape(*nothing.shape[:2], -1))
-        return jnp.concatenate(parts, axis=-1)
+            found = weights / total[..., None]
+            reads = *self._compare(fresh, events, found, means), nothing
+        return jnp.concatenate([x.reshape(*nothing.shape[:2], -1) for x in reads], axis=-1)
 
-    def _compare_parts(
-        self,
-        fresh: jax.Array,
-        events: jax.Array,
-        means: jax.Array,
-        weights: jax.Array,
-        rest: jax.Array,
-        total: jax.Array,
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Distances by part, differences of numbers and mean values, `[B, T, H, ...]`."""
+    def _compare(
+        self, fresh: jax.Array, events: jax.Array, weights: jax.Array, means: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        """Distances and variances by part, differences of numbers and mean values.
+
+        Args:
+          fresh: the present events, `[B, T, E]`.
+          events: those to find, `[B, N, E]`.
+          weights: `[B, H, T, N]`; what is missing to a sum of 1 is the null slot's.
+          means: `[B, T, H, E]`.
+
+        Returns:
+          Four arrays `[B, T, H, ...]`.
+        """
         key_parts, value_parts = self._part_sizes()
         sizes, now = key_parts + value_parts, fresh[:, :, None]
         part_of = jnp.asarray(np.repeat(np.eye(len(sizes)), sizes, axis=0), events.dtype)
-        squares = jnp.square(now - events[:, None]) @ part_of
+        # An event that is not visible may be anything: its square times 0 has to be 0.
+        squares = jnp.square(now - jnp.clip(events, -1e18, 1e18)[:, None]) @ part_of
         squares = jnp.einsum("bhtn,btnp->bthp", weights, squares)
-        # What the null slot holds is 0.
-        squares += rest.swapaxes(1, 2)[..., None] * (jnp.square(now) @ part_of)
-        gaps = jnp.log(squares / total.swapaxes(1, 2)[..., None] + TINY) / 4
+        nothing = 1 - weights.sum(-1).swapaxes(1, 2)[..., None]
+        squares += nothing * (jnp.square(now) @ part_of)
+        differences = means - now
+        variances = squares - jnp.square(differences) @ part_of
         is_number = np.repeat(np.equal(key_parts, 1), key_parts)
-        differences = (means - now)[..., : self.key_size][..., is_number]
-        return gaps, differences, means[..., self.key_size :]
+        logs = (jnp.log(jnp.maximum(x, 0) + TINY) / 4 for x in (squares, variances))
+        return (
+            *logs,
+            differences[..., : self.key_size][..., is_number],
+            means[..., self.key_size :],
+        )
 
     def step(self, carry: Stored, inputs: Event, start: jax.Array) -> tuple[jax.Array, Stored]:
         """Events `[B, ...]`, start `bool[B]` -> reads `float[B, R]`, and the carry."""

@@ -286,7 +286,7 @@ def _speaker(config: SignallingConfig, game: SignallingGame) -> Speaker:
     said, memory = (game.vocab_size + 1,) * game.message_length, None
     if config.speaker_slots:
         sizes = game.seen, sum(said), config.speaker_slots, config.speaker_heads
-        memory = EventStore(*sizes, metric="parts", value_parts=said)
+        memory = EventStore(*sizes, metric="distance", value_parts=said)
     sizes = game.vocab_size, game.message_length, config.speaker_sizes
     return Speaker(*sizes, game.fixed_length, memory)
 

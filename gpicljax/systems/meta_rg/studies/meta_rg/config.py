@@ -137,7 +137,6 @@ EXACT = dataclasses.replace(
 """Finds what was said of the most similar stimuli."""
 SECTIONS = dataclasses.replace(
     EXACT,
-    event_metric="parts",
     heads=24,
     core=(24,),
     event_keys=("message", "stimulus"),
@@ -146,7 +145,8 @@ SECTIONS = dataclasses.replace(
 )
 """Finds events by their words, too: what do the stimuli have in common that a word was said of?"""
 V1, TABLE3 = GameConfig("MetaRG-v1"), GameConfig(shots=(1, 2, 4), samples=(1, 4, 16))
-QUICK = Config(
+# Words are bound to what feedback shows, which the listener predicts beforehand.
+CPU_EVENTS = Config(
     game=V1,
     observations=640_000,
     log_lines=10,
@@ -157,27 +157,29 @@ QUICK = Config(
     agent=NEXT_REWARD,
     hparams=MANY_STEPS,
 )
-CPU_EXACT = dataclasses.replace(
-    QUICK,
-    seeds=6,
+QUICK = dataclasses.replace(
+    CPU_EVENTS,
     game=dataclasses.replace(V1, samples=(4,)),
-    observations=1_280_000,
-    log_lines=20,
+    observations=576_000,
+    log_lines=9,
     unseen_samples=(1, 16),
+    evaluation_episodes=128,
     auxiliary="none",
     network=EXACT,
 )
 CPU_SECTIONS = dataclasses.replace(
-    CPU_EXACT,
+    QUICK,
+    seeds=6,
     game=WITHHELD,
-    observations=2_048_000,
-    log_lines=16,
+    observations=1_280_000,
+    log_lines=20,
     unseen_samples=(),
+    evaluation_episodes=256,
     network=SECTIONS,
     agent=dataclasses.replace(NEXT_REWARD, updates_per_collect=4),
 )
 CPU_LSTM_V0 = dataclasses.replace(
-    QUICK,
+    CPU_EVENTS,
     game=GameConfig(),
     network=LSTM,
     observations=2_304_000,
@@ -196,7 +198,7 @@ CPU_TABLE2 = dataclasses.replace(
     evaluation_episodes=256,
 )
 CPU_TABLE3 = dataclasses.replace(
-    QUICK,
+    CPU_EVENTS,
     seeds=6,
     game=dataclasses.replace(TABLE3, env="MetaRG-v1"),
     observations=1_280_000,
@@ -219,7 +221,7 @@ CPU_FIGURE9 = dataclasses.replace(
 )
 PRESETS = {
     "quick": QUICK,
-    "cpu-exact": CPU_EXACT,
+    "cpu-events": CPU_EVENTS,
     "cpu-sections": CPU_SECTIONS,
     "cpu-lstm-v0": CPU_LSTM_V0,
     "cpu-ablation": CPU_ABLATION,

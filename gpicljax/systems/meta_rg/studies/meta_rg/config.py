@@ -166,13 +166,14 @@ QUICK = dataclasses.replace(
     evaluation_episodes=128,
     auxiliary="none",
     network=EXACT,
+    hparams=dataclasses.replace(MANY_STEPS, learning_rate=4e-3),
 )
 CPU_SECTIONS = dataclasses.replace(
     QUICK,
     seeds=6,
     game=WITHHELD,
-    observations=1_280_000,
-    log_lines=20,
+    observations=896_000,
+    log_lines=14,
     unseen_samples=(),
     evaluation_episodes=256,
     network=SECTIONS,

@@ -115,7 +115,7 @@ NOT_RUN = {
     "python experiments/maze_world.py": "half an hour and more; results pages have the outcomes",
     "python experiments/maze_world_data.py --out": "tests/systems/maze_world collects a small set",
     "python experiments/meta_language.py": "half an hour and more; results pages have the outcomes",
-    "python experiments/meta_rg.py --preset cpu-exact": "half an hour; a results page",
+    "python experiments/meta_rg.py --preset cpu-events": "minutes; a results page",
     "python experiments/meta_rg.py --preset cpu-sections": "an hour; a results page",
     "python experiments/meta_rg.py --preset cpu-lstm-v0": "an hour; a results page has its outcome",
     "python experiments/meta_rg.py --seeds 1 --observations 1280000": "an hour; a results page",

@@ -323,7 +323,7 @@ def shipped_model(name: str) -> Path:
     200 actions, by `python experiments/in_context_rl_train.py --family mixture`, then with
     `--learner clone`. `byte_stream_quick` learns what bytes stand for within a stream, by `python
     experiments/gradual_learning.py`. `meta_rg_exact` learns the words of a language within an
-    episode, by `python experiments/meta_rg.py --preset cpu-exact`. `dark_room_planning` searches
+    episode, by `python experiments/meta_rg.py`. `dark_room_planning` searches
     dark rooms and goes back to what it has found, by `python experiments/in_context_rl_train.py
     --family dark-room --learner clone-planning`.
 

@@ -28,7 +28,7 @@ StreamTaskSet(
     "codes",
     "numbers that stand for colours",
     lines=(("red.", "7"), ("green.", "8"), ("blue.", "99")),
-    hidden=True,
+    hidden="pairs",
 ).register()
 """
 SCRIPT = """
@@ -123,16 +123,21 @@ LINES = (("a?", "b"),)
         ({"title": "another"}, "name: got 'micro1'; accepted: a name that no other"),
         ({"name": "x", "lines": ()}, "lines: got '0 lines'; accepted: 1 to 4096"),
         ({"name": "x", "lines": (("a?", "b"), ("a?", "c"))}, "lines: got .*each question once"),
-        ({"name": "x", "lines": LINES, "hidden": True}, "lines: got '1 lines'; accepted: 2 to 12"),
         (
-            {"name": "x", "lines": (*LINES, ("b?", "b")), "hidden": True},
+            {"name": "x", "lines": LINES, "hidden": "pairs"},
+            "lines: got '1 lines'; accepted: 2 to 12",
+        ),
+        (
+            {"name": "x", "lines": (*LINES, ("b?", "b")), "hidden": "pairs"},
             "lines: got 'one answer to all questions'",
         ),
         ({"name": "", "lines": LINES}, "name: got ''"),
         ({"name": "x", "lines": (("a? ", "b"),)}, "question: got 'a\\? '; accepted: 1 to 128"),
         ({"name": "x", "lines": (("a?", "b."),)}, "answer: got 'b.'; accepted: .*without a period"),
         ({"name": "x", "lines": (("a?", "Ā"),)}, "answer: got 'Ā'"),
-        ({"name": "x", "lines": LINES * 13, "hidden": True}, "lines: got '13 lines'; accepted"),
+        ({"name": "x", "lines": LINES * 13, "hidden": "pairs"}, "lines: got '13 lines'; accepted"),
+        ({"name": "x", "lines": LINES, "hidden": True}, "hidden: got True; accepted: nothing"),
+        ({"name": "x", "lines": LINES, "hidden": "shift"}, "lines: got '1 lines'; accepted: 2 to"),
         ({"name": "x", "lines": (("a?",),)}, "lines: got"),
         ({"name": "x", "lines": LINES, "requires": ("micro55",)}, "did you mean 'micro5.5'"),
         ({"name": "x", "question": (1, 11)}, "question: got .*up to 10"),

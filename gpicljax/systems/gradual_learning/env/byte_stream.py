@@ -556,6 +556,7 @@ class ByteStream(Environment[Params, Task, State]):
         Returns:
           answer: `int32[]`, the next byte of an accepted answer, or a space.
           answering: `bool[]`, whether the learner's next byte belongs to its answer.
+          knowable: `bool[]`, whether a learner can know the answer by now.
           task: `int32[]`, index of the task set in `TASK_SETS`.
 
           If the environment is `permuted`, these and what follows are in the stream's alphabet, and
@@ -577,6 +578,7 @@ class ByteStream(Environment[Params, Task, State]):
                 task, jnp.where(answering & (answer_bytes < question.answer.size), byte, SPACE)
             ),
             "answering": answering,
+            "knowable": progress.is_knowable == 1,
             "task": state.task,
         }
         if task.shown is not None and task.meant is not None:

@@ -27,9 +27,9 @@ def texts() -> list[str]:
 
 @functools.cache
 def _columns() -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows of task sets (first line, count, whether hidden) and lines (two tokens)."""
+    """Returns rows of task sets (first line, count, what is hidden) and lines (two tokens)."""
     counts = np.array([len(task.lines or ()) for task in tasks.TASK_SETS], np.int32)
-    hidden = [task.hidden for task in tasks.TASK_SETS]
+    hidden = [("nothing", "pairs", "shift").index(task.hidden) for task in tasks.TASK_SETS]
     rows = np.stack([np.cumsum(counts) - counts, np.maximum(counts, 1), hidden], -1)
     all_lines = [line for task in tasks.TASK_SETS for line in task.lines or ()] or [("", "")]
     tokens = [[shared_pool().token(text) for text in line] for line in all_lines]
@@ -42,11 +42,12 @@ def ask(source: QuestionSource, corrected: bool) -> Question:
     rows, tokens = (jnp.asarray(x) for x in _columns())
     first, count, hidden = rows[source.task]
     key = below(word(source.seed, _FIRST_QUESTION_DRAW + source.number), count)
-    partner = permute(word(source.seed, _PAIRING_DRAW), key, count)
-    answering = jnp.where(hidden == 1, partner, key)
+    draw = word(source.seed, _PAIRING_DRAW)
+    moved = (key + below(draw, count)) % count
+    answering = jnp.select([hidden == 1, hidden == 2], [permute(draw, key, count), moved], key)
     parts = exact_question(
         row_of(tokens[first + key, 0]), row_of(tokens[first + answering, 1]), templates.GOOD_JOB
     )
-    # Keys are told apart where they have to be learnt.
-    keys = jnp.where(hidden == 1, (1 << count) - 1, 0)
+    # Keys are told apart where each has to be learnt; where one tells all, there is one key.
+    keys = jnp.select([hidden == 1, hidden == 2], [(1 << count) - 1, 1], 0)
     return parts._replace(key=jnp.where(hidden == 1, key, 0), keys=keys)

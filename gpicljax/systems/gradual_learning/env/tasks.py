@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -87,8 +87,9 @@ class StreamTaskSet:
       repeats: whether a wrong answer to a key that was asked before fails the instance.
       lines: of a task set of one's own, pairs of a question and its answer without the period that
         ends it; None for other task sets. A question is one of them, all equally likely.
-      hidden: whether each instance pairs questions with answers anew, so that it has to be learnt
-        from feedback.
+      hidden: what each instance does with the answers, so that feedback has to tell: `"pairs"`
+        pairs questions with answers anew; `"shift"` moves every question's answer on by the same
+        number of lines, which one answer tells to those that know the order of the lines.
 
     Example:
       >>> spelling = next(task for task in TASK_SETS if task.name == "micro9.2")
@@ -112,7 +113,7 @@ class StreamTaskSet:
     prompt: Annotated[int, Range(0, 2)] = 0
     repeats: bool = False
     lines: tuple[tuple[str, str], ...] | None = None
-    hidden: bool = False
+    hidden: Literal["nothing", "pairs", "shift"] = "nothing"
 
     def register(self) -> StreamTaskSet:
         """Adds a task set of one's own to `TASK_SETS`, so that curricula can name it.
@@ -139,7 +140,7 @@ class StreamTaskSet:
           ('opposites', 2)
         """
         check_fields(self)
-        task = self if self.lines is None else self._of_lines(self.lines)
+        task = self._with_lines()
         name = task.name
         fine = bool(name) and name == name.strip() and name.isprintable()
         check(fine, "name", name, "a name such as 'capitals'")
@@ -159,14 +160,18 @@ class StreamTaskSet:
         ALL_NAMES.append(name)
         return task
 
-    def _of_lines(self, lines: tuple[tuple[str, str], ...]) -> StreamTaskSet:
-        """Returns the task set with what follows from its lines."""
-        least, most = (2, _MOST_HIDDEN) if self.hidden else (1, _MOST_LINES)
+    def _with_lines(self) -> StreamTaskSet:
+        """Returns the task set with what follows from its lines, if it has some."""
+        if (lines := self.lines) is None:
+            return self
+        is_hidden = self.hidden != "nothing"
+        least = 2 if is_hidden else 1
+        most = _MOST_HIDDEN if self.hidden == "pairs" else _MOST_LINES
         fits = least <= len(lines) <= most
         check(fits, "lines", f"{len(lines)} lines", f"{least} to {most}")
         repeated = [q for q, count in Counter(q for q, _ in lines).items() if count > 1]
         check(not repeated, "lines", f"{repeated[:1]} more than once", "each question once")
-        varied = not self.hidden or len({answer for _, answer in lines}) > 1
+        varied = not is_hidden or len({answer for _, answer in lines}) > 1
         check(varied, "lines", "one answer to all questions", "different answers, to be hidden")
         for question, answer in lines:
             fine = 0 < len(question) <= _LONGEST_LINE and max(map(ord, question)) < 256
@@ -182,7 +187,7 @@ class StreamTaskSet:
             style=GOOD_JOB,
             answer=(1, max(len(answer) for _, answer in lines)),
             marks=2,
-            know=ALL_ASKED if self.hidden else AT_ONCE,
+            know=ALL_ASKED if is_hidden else AT_ONCE,
         )
 
     def _check_lengths(self) -> None:
@@ -244,6 +249,9 @@ def _rungs(
         for code, rung in enumerate(rungs)
     ]
 
+
+_CODE = "qhzfvkbtmxwd"
+"""Letters of the hidden code, in its order."""
 
 TASK_SETS: list[StreamTaskSet] = [
     _symbols("micro1", "a subset of characters only", code=SYMBOL, know=ONE_RIGHT),
@@ -344,6 +352,13 @@ TASK_SETS: list[StreamTaskSet] = [
     # The alternative curricula of A.1.6.
     *_rungs("arithmetic", ARITHMETIC, (1, 3, 7), templates.ARITHMETIC),
     *_rungs("blocks", BLOCKS, (1, 2), templates.BLOCKS),
+    # What can be known before the first example: the order of the letters is that of all streams.
+    StreamTaskSet(
+        "code",
+        "a letter so many places on, in an order that is the same in all instances",
+        lines=tuple((f"{letter}.", letter) for letter in _CODE),
+        hidden="shift",
+    )._with_lines(),
 ]
 """All task sets: those of the reference's curriculum in its order, then others, and then those that
 were registered."""

@@ -195,8 +195,8 @@ def _question_formats() -> np.ndarray:
     for task in tasks.TASK_SETS:
         noisy = task.style in templates.WITH_DIGITS
         if task.family != tasks.MAPPING:
-            hidden = task.hidden and all(question.endswith(".") for question, _ in task.lines or ())
-            is_learnt = hidden or task.name in ("micro6", "micro15")
+            ended = all(question.endswith(".") for question, _ in task.lines or ())
+            is_learnt = (task.hidden == "pairs" and ended) or task.name in ("micro6", "micro15")
             formats.append(_WORDS_BEFORE_ANSWER if is_learnt else _ANSWER_KNOWN)
         elif task.style == templates.NONE:
             formats.append(_NO_FEEDBACK)
@@ -216,12 +216,15 @@ def solver() -> Agent:
     (micro7.1 to micro14, micro16 to micro20, and the mini tasks) also that, which is what knowing
     the task means there. Symbols without feedback it tries one after another; in the rest of
     micro5, in micro6 and micro15 it answers "." until it has heard what is right; so it does in
-    hidden task sets of one's own whose questions end with a period and whose answers are words.
+    task sets of one's own with hidden pairs whose questions end with a period and whose answers are
+    words, and up to the first feedback of an instance where a shift is hidden.
 
     Example:
       >>> solver().initial_carry(8).table.questions.shape
       (8, 16)
     """
+
+    has_shift = np.array([task.hidden == "shift" for task in tasks.TASK_SETS])
 
     def act(keys: jax.Array, params: ArrayTree, carry: SolverMemory, timestep: TimeStep) -> Any:
         del keys, params
@@ -230,6 +233,8 @@ def solver() -> Agent:
         blank = repeat_memory(_empty_solver_memory(), byte.shape[0])
         carry = select(timestep.trial_start, blank, carry)
         answer = _translate_bytes(views, "meant", views["answer"])
+        is_open = jnp.asarray(has_shift)[views["task"]] & views["answering"] & ~views["knowable"]
+        answer = jnp.where(is_open, PERIOD, answer)
         format = jnp.asarray(_question_formats())[views["task"]]
         memory_reply, read_memory = jax.vmap(_answer_from_memory)(carry, byte, format)
         guess_reply, guess_memory = jax.vmap(_react)(carry, byte, timestep.reward, views["task"])

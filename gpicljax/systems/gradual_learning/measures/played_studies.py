@@ -126,6 +126,10 @@ class PlayedStudies(NamedTuple):
         """Returns the steps in one task set alone."""
         return self.streams.completion_times(self.indices("alone", task), 1)
 
+    def accuracy_alone(self, task: str) -> np.ndarray:
+        """Returns the share of right answers to each question of an instance, `[streams, Q]`."""
+        return self.streams.accuracy(self.indices("alone", task), [0])
+
     def efficiency_alone(self) -> Efficiency:
         """Returns the efficiency on every task set alone, as if they were a sequence."""
         times = [self.alone(task) for task in self.curriculum]

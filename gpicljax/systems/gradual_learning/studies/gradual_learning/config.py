@@ -312,6 +312,18 @@ LONG = dataclasses.replace(
     targets=("micro5.18",),
     budget=6_000,
 )
+# The order of the letters is the same in training and test: one example tells all, to a learner.
+CODE = dataclasses.replace(
+    QUICK,
+    seeds=3,
+    observations=800_000,
+    network=RecurrentSettings("gru", core=(128,), sizes=(128,), silence=SPACE),
+    taught=("code",),
+    curriculum=("code",),
+    targets=(),
+    runs=8,
+    budget=6_000,
+)
 PRESETS = {
     "quick": QUICK,
     "mappings": MAPPED,
@@ -319,4 +331,5 @@ PRESETS = {
     "held-out": HELD_OUT,
     "beyond": BEYOND,
     "long": LONG,
+    "code": CODE,
 }

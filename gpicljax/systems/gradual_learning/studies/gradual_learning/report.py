@@ -11,6 +11,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
 from gpicljax.evaluation.records import ICLRecord, icl_record, reached_length
+from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
@@ -78,6 +79,19 @@ def steps_table(agents: dict[str, Efficiency], tasks: tuple[str, ...]) -> str:
     names = [f"{task} (look-up)" if task in LOOKUP else task for task in tasks]
     rows = [[name, *(steps_cell(x, i) for x in agents.values())] for i, name in enumerate(names)]
     return markdown_table(["task set", *agents], rows)
+
+
+def questions_table(played: dict[str, PlayedStudies], tasks: Sequence[str]) -> str:
+    """Returns the shares of right answers to the first questions, means over streams, in %."""
+    rows = []
+    for task in tasks:
+        shares = [agent.accuracy_alone(task)[:, [0, 1, 2, 9]].T for agent in played.values()]
+        for question, *of_agents in zip((1, 2, 3, 10), *shares, strict=True):
+            kept = (share[np.isfinite(share)] for share in of_agents)
+            rows.append(
+                [task, question, *(mean_interval(x).percent if x.size else "" for x in kept)]
+            )
+    return markdown_table(["task set", "question", *played], rows)
 
 
 def transfer_table(transfers: dict[str, Transfer], names: tuple[str, str]) -> str:
@@ -180,13 +194,15 @@ def introduction(outcome: RunResult, seeds: int) -> str:
     )
 
 
-def sections(findings: Findings, config: Config) -> list[str]:
+def sections(findings: Findings, played: dict[str, PlayedStudies], config: Config) -> list[str]:
     """Returns the summary's tables."""
     parts = [
         "## A. Steps until cleared, in order",
         steps_table(findings.agents, config.curriculum),
         "## Steps until cleared, each alone",
         steps_table(findings.single, config.curriculum),
+        "## Right answers in % by the number of the question, each alone",
+        questions_table(played, config.targets or config.curriculum),
     ]
     for null, faster in findings.faster.items():
         parts += [
@@ -279,7 +295,7 @@ def report(outcome: RunResult) -> Report:
     text = join_paragraphs(
         f"# Gradual learning on streams of bytes: {config.learner_name}, preset {config.preset}",
         introduction(outcome, len(seeds)),
-        *sections(findings, config),
+        *sections(findings, played, config),
         *elsewhere_section(measured_by_seed(outcome, "elsewhere"), config),
         write_stream_page(outcome),
         outcome.training_note("steps"),
@@ -327,7 +343,7 @@ def draw_figures(outcome: RunResult, findings: Findings, played: PlayedStudies) 
     curves = {}
     for task in config.targets or config.curriculum:
         # The last one counts all later questions.
-        right = played.streams.accuracy(played.indices("alone", task), [0])[:, :-1]
+        right = played.accuracy_alone(task)[:, :-1]
         if np.isfinite(right).any(0).all():
             curves[task] = icl_curve(right, np.isfinite(right))
     if curves:

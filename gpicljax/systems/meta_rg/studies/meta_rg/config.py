@@ -17,7 +17,6 @@ from gpicljax.systems.meta_rg.studies.game_config import WITHHELD, GameConfig
 
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
 
-
 APPENDIX_C = RecurrentQSettings(encoded="stimulus", mixer=(512, 256, 256), core=(256, 128))
 """The paper's network."""
 AUXILIARIES: dict[Auxiliary, tuple[str, ...]] = {
@@ -145,12 +144,11 @@ SECTIONS = dataclasses.replace(
 )
 """Finds events by their words, too: what do the stimuli have in common that a word was said of?"""
 V1, TABLE3 = GameConfig("MetaRG-v1"), GameConfig(shots=(1, 2, 4), samples=(1, 4, 16))
-# Words are bound to what feedback shows, which the listener predicts beforehand.
 CPU_EVENTS = Config(
     game=V1,
     observations=640_000,
     log_lines=10,
-    evaluation_episodes=256,
+    evaluation_episodes=128,
     auxiliary="feedback",
     auxiliary_weight=10.0,
     network=EVENTS,
@@ -163,7 +161,6 @@ QUICK = dataclasses.replace(
     observations=576_000,
     log_lines=9,
     unseen_samples=(1, 16),
-    evaluation_episodes=128,
     auxiliary="none",
     network=EXACT,
     hparams=dataclasses.replace(MANY_STEPS, learning_rate=4e-3),

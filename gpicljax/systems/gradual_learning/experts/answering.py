@@ -233,7 +233,7 @@ def solver() -> Agent:
         blank = repeat_memory(_empty_solver_memory(), byte.shape[0])
         carry = select(timestep.trial_start, blank, carry)
         answer = _translate_bytes(views, "meant", views["answer"])
-        is_open = jnp.asarray(has_shift)[views["task"]] & views["answering"] & ~views["knowable"]
+        is_open = jnp.asarray(has_shift)[views["task"]] & ~views["knowable"] & (answer != SPACE)
         answer = jnp.where(is_open, PERIOD, answer)
         format = jnp.asarray(_question_formats())[views["task"]]
         memory_reply, read_memory = jax.vmap(_answer_from_memory)(carry, byte, format)

@@ -414,7 +414,8 @@ def flatten(space: Space, value: Any) -> jax.Array:
 
     Args:
       space: the space of the unbatched value.
-      value: a member, with any leading batch axes.
+      value: a member, with any leading batch axes; of a `MultiDiscrete` also floats
+        `[..., flat_size(space)]`, which stand for it already, such as chances of its values.
 
     Returns:
       float `[..., flat_size(space)]`.
@@ -424,6 +425,8 @@ def flatten(space: Space, value: Any) -> jax.Array:
         return jax.nn.one_hot(value, space.n, dtype=dtype)
     if isinstance(space, MultiDiscrete):
         value = jnp.asarray(value)
+        if jnp.issubdtype(value.dtype, jnp.floating) and value.shape[-1] == flat_size(space):
+            return value
         value = value.reshape(*value.shape[: value.ndim - len(space.shape)], -1)
         parts = [jax.nn.one_hot(value[..., i], n, dtype=dtype) for i, n in enumerate(space.sizes)]
         return jnp.concatenate(parts, axis=-1)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -38,6 +39,13 @@ class RolloutState(NamedTuple):
     vstate: VectorState
     timestep: TimeStep
     carry: Any
+
+
+def renew_tasks(vec: VectorEnv, state: Any) -> Any:
+    """Returns a trainer's state in which some of the next tasks are new, see `VectorEnv.renew`."""
+    vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
+    rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
+    return dataclasses.replace(state, rollout=rollout)
 
 
 def start_rollout(

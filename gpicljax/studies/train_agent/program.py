@@ -16,7 +16,7 @@ import gpicljax
 from gpicljax import agents
 from gpicljax.agents.acting import random_agent
 from gpicljax.checks import Count, Natural, refusal
-from gpicljax.interface import ActingState
+from gpicljax.rollout.traced import renew_tasks
 from gpicljax.runs import save_agent
 from gpicljax.runs.config import exit_with_error
 from gpicljax.runtime import (
@@ -168,11 +168,6 @@ def build(config: Config) -> Program:
     def init(key: jax.Array, cell: Mapping[str, ArrayTree]) -> Any:
         return trainer.init(key, hparams.replace(**cell))
 
-    def renew(state: ActingState) -> ActingState:
-        vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
-        rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
-        return dataclasses.replace(state, rollout=rollout)
-
     distributions = {TRAINED: env_params}
     if config.evaluation_params:
         distributions[ELSEWHERE] = evaluation_params(config, env)
@@ -202,7 +197,7 @@ def build(config: Config) -> Program:
         init=init,
         update=trainer.update,
         observations=trainer.observations,
-        between=renew,
+        between=functools.partial(renew_tasks, vec),
         cells=cells(config),
         measures={
             distribution: {

@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, q_agent
 from gpicljax.checks import Positive, Range, Rate, Share, Size, check, check_at_least, check_choice
@@ -143,14 +142,6 @@ class SignalOutput(NamedTuple):
     message: jax.Array
 
 
-def _one_hot_space(game: SignallingGame) -> spaces.Dict:
-    """Returns the listener's observation with its message as one-hots, which have gradients."""
-    space = game.observations
-    flat = spaces.Box(0.0, 1.0, (spaces.flat_size(space["message"]),))
-    items = [(name, flat if name == "message" else entry) for name, entry in space.items]
-    return spaces.Dict(tuple(items))
-
-
 def players_network(
     config: SignallingConfig, game: SignallingGame, listener: RecurrentQSettings
 ) -> Network:
@@ -158,7 +149,7 @@ def players_network(
 
     Its parameters are a dictionary with those of `listener` and, where it has some, `speaker`.
     """
-    listener_network = _expecting(listener).network(_one_hot_space(game), game.actions)
+    listener_network = _expecting(listener).network(game.observations, game.actions)
     speaker = _speaker(config, game)
     tokens, length = game.vocab_size + 1, game.message_length
     flat = (length * tokens,)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
-
-import jax
+from typing import Literal
 
 from gpicljax.agents import r2d2
 from gpicljax.checks import Count, Rate, Share
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
-from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.learners.predictions import Predicted
 from gpicljax.systems.meta_rg.studies.game_config import WITHHELD, GameConfig
 
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
 
 APPENDIX_C = RecurrentQSettings(encoded="stimulus", mixer=(512, 256, 256), core=(256, 128))
 """The paper's network."""
-AUXILIARIES: dict[Auxiliary, tuple[str, ...]] = {
+AUXILIARIES: dict[Auxiliary, tuple[Predicted, ...]] = {
     "feedback": ("feedback",),
     "stimulus": ("stimulus",),
     "both": ("feedback", "stimulus"),
@@ -234,16 +231,3 @@ PRESETS = {
     "paper-table2": Config(seeds=3, game=GameConfig(max_values=3)),
     "paper-table3": Config(game=TABLE3, observations=5_000_000, log_lines=157),
 }
-
-
-def coming_feedback(env: MetaRG) -> Callable[[Any, Any], tuple[jax.Array, jax.Array]]:
-    """Returns the target of a listener's expectation: the stimulus that the feedback will show."""
-
-    def target(
-        observation: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
-        del observation
-        is_feedback = following["round"] == env.num_rounds + 1
-        return following["stimulus"], is_feedback.astype(following["stimulus"].dtype)
-
-    return target

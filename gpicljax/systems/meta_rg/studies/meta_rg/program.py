@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.networks.contract import Network
+from gpicljax.rollout.traced import renew_tasks
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
     Measure,
@@ -30,13 +30,13 @@ from gpicljax.systems.meta_rg.env.types import CHANNELS, Params
 from gpicljax.systems.meta_rg.experts import classifier, memoryless
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.figures.replay import Recorded, record_with_attention
+from gpicljax.systems.meta_rg.learners.predictions import prediction
 from gpicljax.systems.meta_rg.measures.games import Games, play_games, probe_metrics
 from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy, panel_rules
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     AUXILIARIES,
     PRESETS,
     Config,
-    coming_feedback,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     GREEDY,
@@ -46,20 +46,6 @@ from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     unseen_games,
 )
 from gpicljax.typing import ArrayTree
-
-
-def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
-    """Returns the auxiliary regressions of the configuration."""
-
-    def stimulus(
-        observation: Mapping[str, jax.Array], following: Mapping[str, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
-        return observation["stimulus"], jnp.ones_like(observation["previous_reward"])
-
-    targets = {"feedback": coming_feedback(env), "stimulus": stimulus}
-    names = AUXILIARIES[config.auxiliary]
-    return tuple(r2d2.Auxiliary(name, targets[name], config.auxiliary_weight) for name in names)
-
 
 CONDITIONS: dict[str, tuple[str, float, bool]] = {
     GREEDY: ("episode", 0.0, False),
@@ -87,7 +73,8 @@ def build(config: Config) -> Program:
     )
     settings = dataclasses.replace(config.network, predictions=AUXILIARIES[config.auxiliary])
     network = settings.network(env.observation_space(), env.action_space())
-    trainer = r2d2.make(config.agent, vec, network, make_auxiliaries(config, env))
+    predicted = (prediction(env, x, config.auxiliary_weight) for x in AUXILIARIES[config.auxiliary])
+    trainer = r2d2.make(config.agent, vec, network, tuple(predicted))
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)
     measures, probe = measures_of(config, env, network, hparams)
@@ -106,9 +93,8 @@ def build(config: Config) -> Program:
         vstate = state.rollout.vstate
         params = dataclasses.replace(vstate.params, max_values=stage(state.observations))
         vstate = dataclasses.replace(vstate, params=params)
-        vstate, timestep = vec.renew(vstate, state.rollout.timestep)
-        rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
-        return dataclasses.replace(state, rollout=rollout)
+        rollout = state.rollout._replace(vstate=vstate)
+        return renew_tasks(vec, dataclasses.replace(state, rollout=rollout))
 
     return Program(
         title=f"R2D2 listeners in {config.game.env}",

@@ -12,6 +12,7 @@ from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.learners import signalling
+from gpicljax.systems.meta_rg.learners.predictions import Predicted
 from gpicljax.systems.meta_rg.studies.game_config import GameConfig
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     APPENDIX_C,
@@ -44,7 +45,8 @@ class Config(TrainingConfig):
       schedule: Hyper-parameters of learning from whole episodes; the rate falls till the end.
       agent: Sizes and switches of R2D2; how players are mixed is the method's.
       hparams: Hyper-parameters of R2D2.
-      feedback_weight: Weight of the expectation of feedback.
+      predicted: What R2D2's players predict: the coming feedback, or the stimulus that they see.
+      feedback_weight: Weight of that prediction.
       bank_size: Target lists kept ready for new episodes (R2D2).
       probe_episodes: Greedy episodes per log line, played together.
       evaluation_episodes: Episodes per seed and condition at the end, rounded up to such groups.
@@ -69,6 +71,7 @@ class Config(TrainingConfig):
     # A message is paid for in the next step.
     agent: r2d2.R2D2Config = dataclasses.replace(NEXT_REWARD, n_step=2, share_parameters=False)
     hparams: r2d2.R2D2HParams = dataclasses.replace(MANY_STEPS, learning_rate=1e-3, discount=1.0)
+    predicted: Predicted = "feedback"
     feedback_weight: Rate = 10.0
     bank_size: Count = 2048
     probe_episodes: Count = 128
@@ -127,7 +130,8 @@ TABLE_1 = dataclasses.replace(
 MEMORY = dataclasses.replace(
     QUICK,
     game=GameConfig("MetaRG-v1", samples=(4,)),
-    observations=6_400_000,
+    observations=3_200_000,
+    log_lines=10,
     network=EXACT,
     players=dataclasses.replace(
         QUICK.players, games=72, batch_size=4, speaker_slots=64, entropy=0.05
@@ -145,9 +149,11 @@ PRESETS = {
     "cpu-table1": TABLE_1,
     "paper-table1": dataclasses.replace(
         TABLE_1,
-        method="vdn",
-        network=dataclasses.replace(APPENDIX_C, compare=("feedback",)),
+        method="vdn-sad",
+        network=APPENDIX_C,
         agent=r2d2.R2D2Config(),
         hparams=r2d2.R2D2HParams(),
+        predicted="stimulus",
+        feedback_weight=1.0,
     ),
 }

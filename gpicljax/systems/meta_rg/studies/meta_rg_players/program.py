@@ -17,6 +17,7 @@ from gpicljax.agents.acting import q_agent
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import AgentInput, over_agents
+from gpicljax.rollout.traced import renew_tasks
 from gpicljax.runtime import Measure, Probe, Program, RunResult, run_experiment
 from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
@@ -27,12 +28,12 @@ from gpicljax.systems.meta_rg.figures.replay import (
     record_with_attention,
 )
 from gpicljax.systems.meta_rg.learners import signalling
+from gpicljax.systems.meta_rg.learners.predictions import prediction
 from gpicljax.systems.meta_rg.learners.signalling_games import game_sequences, signalling_game
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games, probe_metrics
 from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy, program_accuracies
 from gpicljax.systems.meta_rg.measures.speaker_language import Asked, languages
-from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
     FROM_SEQUENCES,
@@ -94,13 +95,13 @@ def learner(config: Config, env: MetaRG) -> Learner:
     settings = dataclasses.replace(config.agent, mixing=mixing, announce=env.announces)
     observation = of_one_agent(env.observation_space(), 2)
     actions = r2d2.agent_choices(env, settings.announce)
-    network_settings = dataclasses.replace(config.network, predictions=("feedback",))
+    network_settings = dataclasses.replace(config.network, predictions=(config.predicted,))
     network = network_settings.network(observation, actions)
     bank = {"resets": "bank", "bank_size": config.bank_size, "renew_share": 0.5}
     vec = gpicljax.VectorEnv(env, settings.num_envs, **bank)
 
-    expects = r2d2.Auxiliary("feedback", coming_feedback(env), config.feedback_weight)
-    trainer = r2d2.make(settings, vec, network, (expects,))
+    predicted = prediction(env, config.predicted, config.feedback_weight)
+    trainer = r2d2.make(settings, vec, network, (predicted,))
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)
     players = over_agents(network, 2, settings.share_parameters)
@@ -109,18 +110,13 @@ def learner(config: Config, env: MetaRG) -> Learner:
     def agent(explore: jax.Array | float = 0.0) -> Agent:
         return r2(epsilons=lambda batch: explore * r2d2.actor_epsilons(hparams, batch))
 
-    def between(state: r2d2.TrainState) -> r2d2.TrainState:
-        vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
-        rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
-        return dataclasses.replace(state, rollout=rollout)
-
     def attention(params: ArrayTree, inputs: AgentInput, starts: jax.Array) -> jax.Array:
         assert players.attention is not None
         done = inputs.last_action[..., : actions.shape[0]]  # without what was announced
         return players.attention(params, inputs._replace(last_action=done), starts)[:, :, LISTENER]
 
     listens = None if players.attention is None else attention
-    return Learner(trainer, hparams, agent, listens, between)
+    return Learner(trainer, hparams, agent, listens, functools.partial(renew_tasks, vec))
 
 
 _Cell: TypeAlias = Params | signalling.SignallingData
@@ -187,8 +183,7 @@ def build(config: Config) -> Program:
         },
         languages={
             asked: Measure(functools.partial(language, asked))
-            for asked in get_args(Asked)
-            if speaks
+            for asked in (get_args(Asked) if speaks else ())
         },
         acquisition=Measure(acquisition) if speaks and config.taught else None,
         episode=Measure(episode),

@@ -144,12 +144,9 @@ class EventStore(nn.Module):
 
     def mean_values(self, reads: jax.Array) -> jax.Array:
         """Returns what each head has read of values, float `[..., H, V]`, of reads `[..., R]`."""
-        size = self.value_size
-        if self.metric == "dot":
-            size += self.key_size
-        values = reads[..., -self.heads * (size + 1) : -self.heads]
-        by_head = values.reshape(*reads.shape[:-1], self.heads, size)
-        return by_head[..., size - self.value_size :]
+        assert self.metric == "distance"
+        values = reads[..., -self.heads * (self.value_size + 1) : -self.heads]
+        return values.reshape(*reads.shape[:-1], self.heads, self.value_size)
 
     def _part_sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns the sizes of the parts of keys and of values."""

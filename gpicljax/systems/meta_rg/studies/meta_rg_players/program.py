@@ -93,10 +93,9 @@ def learner(config: Config, env: MetaRG) -> Learner:
 
     mixing = "none" if config.method == "independent" else "vdn"
     settings = dataclasses.replace(config.agent, mixing=mixing, announce=env.announces)
-    observation = of_one_agent(env.observation_space(), 2)
     actions = r2d2.agent_choices(env, settings.announce)
     network_settings = dataclasses.replace(config.network, predictions=(config.predicted,))
-    network = network_settings.network(observation, actions)
+    network = network_settings.network(of_one_agent(env.observation_space(), 2), actions)
     bank = {"resets": "bank", "bank_size": config.bank_size, "renew_share": 0.5}
     vec = gpicljax.VectorEnv(env, settings.num_envs, **bank)
 

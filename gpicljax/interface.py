@@ -24,15 +24,6 @@ class TrainingState(Protocol):
         ...
 
 
-class ActingState(TrainingState, Protocol):
-    """The state of a trainer that acts."""
-
-    @property
-    def rollout(self) -> Any:
-        """Environments, current time step and memories, see `rollout.RolloutState`."""
-        ...
-
-
 def prefix_of(kind: Callable[..., T], *values: object, **fields: object) -> T:
     """Returns a prefix of a state: its class with partition specs or the like for fields."""
     return kind(*values, **fields)

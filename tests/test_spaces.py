@@ -117,6 +117,8 @@ def test_flatten_has_flat_size_and_keeps_batch_axes(space, key):
 def test_flatten_values():
     flat = spaces.flatten(spaces.MultiDiscrete((2, 3)), jnp.array([1, 0]))
     assert flat.tolist() == [0, 1, 1, 0, 0]
+    chances = jnp.array([0.2, 0.8, 0.5, 0.5, 0.0])  # they stand for themselves
+    assert spaces.flatten(spaces.MultiDiscrete((2, 3)), chances) is chances
     flat = spaces.flatten(spaces.MultiDiscrete(((2, 3), (1, 2))), jnp.array([[1, 0], [0, 1]]))
     assert flat.tolist() == [0, 1, 1, 0, 0, 1, 0, 1]
     space = spaces.Dict.of(a=spaces.Discrete(2), b=spaces.Box(0, 9, (2,)))

@@ -42,13 +42,21 @@ LISTENING = RecurrentQSettings(
 CONFIG = signalling.SignallingConfig(
     speaker="reinforce", games=10, episodes=2, batch_size=2, copies=2, speaker_sizes=(8,)
 )
+NEAREST = dataclasses.replace(
+    LISTENING, event_metric="distance", event_keys=("stimulus",), event_values=("message",)
+)
+
+
+def listener_of(config):
+    """Beside a speaker that remembers, the listener compares what was said of similar stimuli."""
+    return NEAREST if config.speaker_slots else LISTENING
 
 
 @functools.cache
 def programs_of(config):
     """The trainer, and its compiled functions: whether a speaker learns is traced."""
     draw = game_sequences(ENV, config.games, config.episodes, config.copies)
-    trainer = signalling.signalling_trainer(config, GAME, LISTENING, draw)
+    trainer = signalling.signalling_trainer(config, GAME, listener_of(config), draw)
     hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=1)
     init = jax.jit(lambda key, lesson: trainer.init(key, hparams, lesson))
     return trainer, init, jax.jit(trainer.update)
@@ -89,8 +97,8 @@ def test_sequences_are_what_the_agents_do_in_the_game(config):
     _, state, _, _ = train_once(config)
     players = dataclasses.replace(ENV, view="players")
     vec = gpicljax.VectorEnv(players, 3, params=PARAMS, privileged=True)
-    agent = signalling.players_agent(config, GAME, LISTENING)
-    network = signalling.players_network(config, GAME, LISTENING)
+    agent = signalling.players_agent(config, GAME, listener_of(config))
+    network = signalling.players_network(config, GAME, listener_of(config))
 
     def keep(record):
         return {

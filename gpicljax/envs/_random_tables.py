@@ -25,7 +25,14 @@ _ROUNDS = 5
 """How often the rewards of a table are corrected before it is given up."""
 _DISCOUNT = 0.99
 """The discount of the values that rewards are corrected by."""
+SHORTEST, LONGEST = 100, 500
+"""Bounds of the steps of an episode, but for tables of very many or very few states."""
 _ITEMS, _ORDERS = 3, 5
+
+
+def most_steps(states: int) -> int:
+    """Returns the longest horizon that a table of so many states may draw."""
+    return max(min(8 * states, LONGEST), max(4 * states, SHORTEST) + 1)
 
 
 @struct.dataclass
@@ -377,8 +384,10 @@ def _worthwhile(table: Table, values: jax.Array, states: jax.Array, steps: jax.A
     gain = jnp.where(first, gain, jnp.inf).min() * (1 - discount) * steps
     visits = (_greedy(values)[:, :, None] * table.chances).sum(1)
     visits = jnp.where(table.over[:, None], table.start, visits)
+    # The number of rounds is known beforehand, so that a GPU need not ask: the last do nothing.
+    squared, most = jnp.log2(steps), math.log2(most_steps(len(visits)))
     visits = jax.lax.fori_loop(
-        0, jnp.log2(steps).astype(jnp.int32) + 1, lambda _, chain: chain @ chain, visits
+        0, int(most) + 1, lambda i, chain: jnp.where(i <= squared, chain @ chain, chain), visits
     )
     gini = 1 - (visits**2).sum(-1)
     entropy = jax.scipy.special.entr(visits).sum(-1) / jnp.log(states)

@@ -23,11 +23,19 @@ from gpicljax import spaces
 from gpicljax.checks import Range
 from gpicljax.environment import Environment, Transition, TransitionModel, action_values
 from gpicljax.envs._checks import check_order, check_pair, check_values, expand_ranges
-from gpicljax.envs._random_tables import Params, dtype_of, garnet_table, good_table, normal_draw
+from gpicljax.envs._random_tables import (
+    LONGEST,
+    SHORTEST,
+    Params,
+    dtype_of,
+    garnet_table,
+    good_table,
+    most_steps,
+    normal_draw,
+)
 from gpicljax.random import uniform
 
 _FEWEST = 4
-_SHORTEST, _LONGEST = 100, 500
 
 
 @struct.dataclass
@@ -119,7 +127,7 @@ class AnyMDP(Environment[Params, Task, State]):
     def default_params(self) -> Params:
         """Xenoverse's, with as many states and actions as there may be."""
         dtype = jnp.result_type(float)
-        most = _most_steps(self.max_states)
+        most = most_steps(self.max_states)
         return Params(
             states=jnp.full(2, self.max_states, jnp.int32),
             actions=jnp.asarray(self.max_actions, jnp.int32),
@@ -159,8 +167,8 @@ class AnyMDP(Environment[Params, Task, State]):
         """Returns a table, with the numbers of its states permuted, and how they are seen."""
         keys = jax.random.split(key, 5)
         states = jax.random.randint(keys[0], (), params.states[0], params.states[1] + 1, jnp.int32)
-        shortest = jnp.maximum(4 * states, _SHORTEST)
-        longest = jnp.maximum(jnp.minimum(8 * states, _LONGEST), shortest + 1)
+        shortest = jnp.maximum(4 * states, SHORTEST)
+        longest = jnp.maximum(jnp.minimum(8 * states, LONGEST), shortest + 1)
         share = uniform(keys[1], (1,), dtype_of(params))[0]
         steps = jnp.ceil(shortest + share * (longest - shortest))
         shape = self.max_states, self.max_actions
@@ -345,11 +353,6 @@ class AnyMDP(Environment[Params, Task, State]):
         tiles = jnp.pad(tiles, ((0, 0), (0, 0), (0, 1), (0, 0)), constant_values=90)
         rows = tiles.reshape(self.max_states, -1, 3)
         return rows.repeat(8, 0).repeat(8, 1)
-
-
-def _most_steps(states: int) -> int:
-    """Returns the longest horizon that a table of so many states may draw."""
-    return max(min(8 * states, _LONGEST), max(4 * states, _SHORTEST) + 1)
 
 
 def _cumulate(weights: jax.Array) -> jax.Array:

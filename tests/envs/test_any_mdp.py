@@ -14,6 +14,7 @@ from gpicljax.environment import action_values
 from gpicljax.envs import _random_tables
 from gpicljax.evaluation.returns import returns_of, single_trial_batch
 from gpicljax.rollout import play, start_rollout
+from gpicljax.runtime.compiled import read_hlo
 from gpicljax.wrappers import WithOptimalActions
 
 
@@ -38,6 +39,13 @@ def sampled_tables(static=(), params=()):
 
 
 GARNET = (("max_states", 8), ("max_actions", 3), ("garnet", True), ("num_observations", 4))
+
+
+def test_only_the_number_of_tries_depends_on_data():
+    env, sample = program((("max_states", 8),))
+    keys = jax.random.split(jax.random.key(0), 2)
+    text = sample.lower(keys, env.make_params()).compile().as_text()
+    assert read_hlo(text).data_loops == 1
 
 
 def one(tree, index=0):

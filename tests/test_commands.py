@@ -118,7 +118,6 @@ NOT_RUN = {
     "python experiments/meta_rg.py --preset cpu-events": "minutes; a results page",
     "python experiments/meta_rg.py --preset cpu-sections": "an hour; a results page",
     "python experiments/meta_rg.py --preset cpu-lstm-v0": "an hour; a results page has its outcome",
-    "python experiments/meta_rg.py --seeds 1 --observations 1280000": "an hour; a results page",
     "python experiments/meta_rg_players.py": "an hour; results pages have the outcomes",
     "python experiments/in_context_rl_histories.py": "tests/systems/in_context_rl collects some",
     "python experiments/in_context_rl_bias.py": "tests/systems/in_context_rl asks a fake",

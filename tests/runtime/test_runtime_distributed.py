@@ -254,7 +254,7 @@ def test_the_listener_experiment_in_two_processes(launch, tmp_path):
         summary = json.loads((run / "summary.json").read_text())
         assert summary["hardware"]["processes"] == processes
         assert len(list((run / "figures").glob("*.png"))) == 5
-        finished.append((read_metrics(run / "metrics.jsonl"), summary["results"]["S = 1, O = 1"]))
+        finished.append((read_metrics(run / "metrics.jsonl"), summary["results"]["S = 1, O = 4"]))
     (first, results), (two, same_results) = finished
     assert len(first) == len(two) == 2
     for actual, expected in zip(two, first, strict=True):

@@ -79,7 +79,7 @@ REFUSED = [
     ("meta_rg", "--distractors 9", "game.num-distractors: got 9"),
     ("meta_rg", "--game.num-rounds 0", "game.num-rounds: got 0"),
     ("meta_rg", "--agent.unroll 0", "unroll"),
-    ("meta_rg", "--auxiliary none", "compare"),
+    ("meta_rg", "--network.compare feedback", "compare"),
     ("meta_rg", "--env MetaRG-v9", "env"),
     ("meta_rg", "--network.memory transformer", "carries"),
     ("meta_rg", "--network.event-when round", "event_when"),

@@ -13,6 +13,7 @@ from gpicljax.runs import load_agent
 from gpicljax.systems.meta_rg.measures.rules import RuleAccuracy
 from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
 
+EVENTS = "--preset=cpu-events"
 TINY = small_flags("meta_rg", "--seeds=2 --log-lines=2 --checkpoint-every=1 --unseen-samples=3")
 
 MEMORYLESS = RuleAccuracy(mean_interval([0.7]), mean_interval([0.6]))
@@ -23,8 +24,8 @@ def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(meta_rg, "memoryless_accuracy", lambda *_: MEMORYLESS)
-        results = meta_rg.main([*TINY, f"--runs-dir={folder}"])
-    return folder, folder / "meta_rg" / "quick-MetaRG-v1", results
+        results = meta_rg.main([*TINY, EVENTS, f"--runs-dir={folder}"])
+    return folder, folder / "meta_rg" / "cpu-events-MetaRG-v1", results
 
 
 def test_writes_everything(finished_run):
@@ -98,7 +99,7 @@ def test_games_are_those_of_whole_episodes(finished_run):
 
 def test_refuses_to_resume_another_configuration(finished_run, capsys):
     with pytest.raises(SystemExit) as stop:
-        meta_rg.main([*TINY, f"--runs-dir={finished_run[0]}", "--resume", "--vmax=4"])
+        meta_rg.main([*TINY, EVENTS, f"--runs-dir={finished_run[0]}", "--resume", "--vmax=4"])
     assert stop.value.code == 1
     assert "game.max_values" in capsys.readouterr().err
 

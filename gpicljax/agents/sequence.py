@@ -256,6 +256,14 @@ class TrainState:
     updates: jax.Array
 
 
+def evaluate(
+    network: Network, losses: Sequence[Loss], params: ArrayTree, sequences: Sequences
+) -> Metrics:
+    """Returns every loss at every position, `{name: float[T, B]}`, without dropout."""
+    outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts)
+    return {loss.name: loss.at(outputs, sequences) for loss in losses}
+
+
 def learning_rate(schedule: Schedule, hparams: SequenceHParams, updates: ArrayLike) -> jax.Array:
     """Returns the learning rate of the update after so many others, float `[]`.
 

@@ -117,6 +117,7 @@ NOT_RUN = {
     "python experiments/meta_language.py": "half an hour and more; results pages have the outcomes",
     "python experiments/meta_rg.py --preset cpu-events": "minutes; a results page",
     "python experiments/meta_rg.py --preset cpu-sections": "an hour; a results page",
+    "python experiments/meta_rg_players.py --preset cpu-memory": "an hour; a results page",
     "python experiments/meta_rg.py --preset cpu-lstm-v0": "an hour; a results page has its outcome",
     "python experiments/meta_rg_players.py": "an hour; results pages have the outcomes",
     "python experiments/in_context_rl_histories.py": "tests/systems/in_context_rl collects some",

@@ -112,7 +112,7 @@ class EventStore(nn.Module):
         """Projections or weights, scales and null scores."""
         shape, dtype = (self.key_size, self.heads, self.width), jnp.result_type(float)
         normal, ones = nn.initializers.normal(1.0), nn.initializers.ones
-        if self.metric != "dot":
+        if self.metric == "distance":
             parts = np.asarray(self._part_sizes()[0])
 
             def spread(key: jax.Array) -> jax.Array:
@@ -172,7 +172,7 @@ class EventStore(nn.Module):
     ) -> tuple[jax.Array, jax.Array]:
         """`[B, T, K]`, `[B, N, K]`, `bool[B, T, N]` -> weights of the events `[B, H, T, N]` and of
         nothing `[B, H, T]`, up to a factor."""
-        if self.metric != "dot":
+        if self.metric == "distance":
             # Differences first: the difference of large squares would be inexact.
             squares = jnp.square(keys[:, :, None] - stored[:, None])
             distances = jnp.einsum("btnk,kh->bhtn", squares, jnp.exp(2 * self.log_weight))
@@ -199,19 +199,25 @@ class EventStore(nn.Module):
             reads = (means, nothing)
         else:
             found = weights / total[..., None]
-            reads = *self._compare(fresh, events, found, means), nothing
+            reads = *self._compare(fresh, events, found, means, nothing), nothing
         return jnp.concatenate([x.reshape(*nothing.shape[:2], -1) for x in reads], axis=-1)
 
     def _compare(
-        self, fresh: jax.Array, events: jax.Array, weights: jax.Array, means: jax.Array
+        self,
+        fresh: jax.Array,
+        events: jax.Array,
+        weights: jax.Array,
+        means: jax.Array,
+        nothing: jax.Array,
     ) -> tuple[jax.Array, ...]:
         """Distances and variances by part, differences of numbers and mean values.
 
         Args:
           fresh: the present events, `[B, T, E]`.
           events: those to find, `[B, N, E]`.
-          weights: `[B, H, T, N]`; what is missing to a sum of 1 is the null slot's.
-          means: `[B, T, H, E]`.
+          weights: `[B, H, T, N]`, which sum to 1 with those of the null slot.
+          means: of the events, `[B, T, H, E]`.
+          nothing: weights of the null slot, `[B, T, H, 1]`.
 
         Returns:
           Four arrays `[B, T, H, ...]`.
@@ -222,7 +228,6 @@ class EventStore(nn.Module):
         # An event that is not visible may be anything: its square times 0 has to be 0.
         squares = jnp.square(now - jnp.clip(events, -1e18, 1e18)[:, None]) @ part_of
         squares = jnp.einsum("bhtn,btnp->bthp", weights, squares)
-        nothing = 1 - weights.sum(-1).swapaxes(1, 2)[..., None]
         squares += nothing * (jnp.square(now) @ part_of)
         differences = means - now
         variances = squares - jnp.square(differences) @ part_of

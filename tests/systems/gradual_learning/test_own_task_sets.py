@@ -73,7 +73,7 @@ def play(tasks):
         moved = jax.vmap(env.move, (0, 0, None, 0))(state, says, (), tasks)
         return (moved.state, moved.reward, carry), (state.byte, says, moved.reward, moved.info)
 
-    return jax.lax.scan(body, (state, jnp.zeros(6), agent.initial_carry(4)), jnp.arange(900))[1]
+    return jax.lax.scan(body, (state, jnp.zeros(6), agent.initial_carry(6)), jnp.arange(900))[1]
 
 said, replies, rewards, info = jax.tree.map(np.asarray, play(tasks))
 assert set(info["task"][:, 0]) == {len(TASK_SETS) - 2}

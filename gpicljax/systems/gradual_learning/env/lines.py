@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +19,7 @@ from gpicljax.systems.gradual_learning.env.pool import row_of, shared_pool
 
 # Numbers of an instance's draws; a question's come after them.
 _PAIRING_DRAW, _FIRST_QUESTION_DRAW = 0, 0x1000
+_HIDDEN = get_args(tasks.Hidden)
 
 
 def texts() -> list[str]:
@@ -29,7 +31,7 @@ def texts() -> list[str]:
 def _columns() -> tuple[np.ndarray, np.ndarray]:
     """Returns rows of task sets (first line, count, what is hidden) and lines (two tokens)."""
     counts = np.array([len(task.lines or ()) for task in tasks.TASK_SETS], np.int32)
-    hidden = [("nothing", "pairs", "shift").index(task.hidden) for task in tasks.TASK_SETS]
+    hidden = [_HIDDEN.index(task.hidden) for task in tasks.TASK_SETS]
     rows = np.stack([np.cumsum(counts) - counts, np.maximum(counts, 1), hidden], -1)
     all_lines = [line for task in tasks.TASK_SETS for line in task.lines or ()] or [("", "")]
     tokens = [[shared_pool().token(text) for text in line] for line in all_lines]
@@ -44,10 +46,11 @@ def ask(source: QuestionSource, corrected: bool) -> Question:
     key = below(word(source.seed, _FIRST_QUESTION_DRAW + source.number), count)
     draw = word(source.seed, _PAIRING_DRAW)
     moved = (key + below(draw, count)) % count
-    answering = jnp.select([hidden == 1, hidden == 2], [permute(draw, key, count), moved], key)
+    has_pairs, has_shift = (hidden == _HIDDEN.index(kind) for kind in ("pairs", "shift"))
+    answering = jnp.select([has_pairs, has_shift], [permute(draw, key, count), moved], key)
     parts = exact_question(
         row_of(tokens[first + key, 0]), row_of(tokens[first + answering, 1]), templates.GOOD_JOB
     )
     # Keys are told apart where each has to be learnt; where one tells all, there is one key.
-    keys = jnp.select([hidden == 1, hidden == 2], [(1 << count) - 1, 1], 0)
-    return parts._replace(key=jnp.where(hidden == 1, key, 0), keys=keys)
+    keys = jnp.select([has_pairs, has_shift], [(1 << count) - 1, 1], 0)
+    return parts._replace(key=jnp.where(has_pairs, key, 0), keys=keys)

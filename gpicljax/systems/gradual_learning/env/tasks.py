@@ -59,6 +59,7 @@ FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks", "lines")
 # Kinds of mappings.
 SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
 
+Hidden = Literal["nothing", "pairs", "shift"]
 _Length = Annotated[int, Range(1, 50)]
 _MOST_SETS, _MOST_LINES, _MOST_HIDDEN, _LONGEST_LINE, _DIGITS = 256, 4096, 12, 128, 10
 
@@ -113,7 +114,7 @@ class StreamTaskSet:
     prompt: Annotated[int, Range(0, 2)] = 0
     repeats: bool = False
     lines: tuple[tuple[str, str], ...] | None = None
-    hidden: Literal["nothing", "pairs", "shift"] = "nothing"
+    hidden: Hidden = "nothing"
 
     def register(self) -> StreamTaskSet:
         """Adds a task set of one's own to `TASK_SETS`, so that curricula can name it.

@@ -224,8 +224,6 @@ def solver() -> Agent:
       (8, 16)
     """
 
-    has_shift = np.array([task.hidden == "shift" for task in tasks.TASK_SETS])
-
     def act(keys: jax.Array, params: ArrayTree, carry: SolverMemory, timestep: TimeStep) -> Any:
         del keys, params
         views = timestep.privileged
@@ -233,6 +231,7 @@ def solver() -> Agent:
         blank = repeat_memory(_empty_solver_memory(), byte.shape[0])
         carry = select(timestep.trial_start, blank, carry)
         answer = _translate_bytes(views, "meant", views["answer"])
+        has_shift = np.array([task.hidden == "shift" for task in tasks.TASK_SETS])
         is_open = jnp.asarray(has_shift)[views["task"]] & ~views["knowable"] & (answer != SPACE)
         answer = jnp.where(is_open, PERIOD, answer)
         format = jnp.asarray(_question_formats())[views["task"]]

@@ -1,4 +1,4 @@
-"""What R2D2's players predict beside values, from which their memory learns what to keep."""
+"""Predictions of R2D2's players beside values, which teach their memory to keep something."""
 
 from __future__ import annotations
 

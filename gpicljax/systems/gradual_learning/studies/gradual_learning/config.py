@@ -312,12 +312,13 @@ LONG = dataclasses.replace(
     targets=("micro5.18",),
     budget=6_000,
 )
-# The order of the letters is the same in training and test: one example tells all, to a learner.
+# The order of the letters is that of all streams. The context holds a question and its feedback.
 CODE = dataclasses.replace(
     QUICK,
     seeds=3,
     observations=800_000,
-    network=RecurrentSettings("gru", core=(128,), sizes=(128,), silence=SPACE),
+    network=dataclasses.replace(MEMORY, context=20, slots=64, sizes=(512,)),
+    hparams=dataclasses.replace(QUICK.hparams, learning_rate=2e-3),
     taught=("code",),
     curriculum=("code",),
     targets=(),

@@ -85,12 +85,11 @@ def questions_table(played: dict[str, PlayedStudies], tasks: Sequence[str]) -> s
     """Returns the shares of right answers to the first questions, means over streams, in %."""
     rows = []
     for task in tasks:
-        shares = [agent.accuracy_alone(task)[:, [0, 1, 2, 9]].T for agent in played.values()]
-        for question, *of_agents in zip((1, 2, 3, 10), *shares, strict=True):
-            kept = (share[np.isfinite(share)] for share in of_agents)
-            rows.append(
-                [task, question, *(mean_interval(x).percent if x.size else "" for x in kept)]
-            )
+        shares = [agent.accuracy_alone(task) for agent in played.values()]
+        for question in (1, 2, 3, 10):
+            kept = (share[np.isfinite(share)] for share in (x[:, question - 1] for x in shares))
+            cells = (mean_interval(x).percent if x.size else "" for x in kept)
+            rows.append([task, question, *cells])
     return markdown_table(["task set", "question", *played], rows)
 
 

@@ -75,6 +75,10 @@ class Continuation(nn.Module):
     With `silence`, a step at which that was seen is no event: a text is then found again whatever
     the pauses in it were, and whatever was said in them.
 
+    With `vectors`, the layers that choose are told the last n steps by learnt vectors of symbols
+    and actions instead of bits, and are normalised: what has to be calculated from several symbols
+    is learnt from fewer examples then.
+
     Attributes:
       symbols: how many there are to be seen, numbered from 0.
       choices: how many actions there are.
@@ -85,6 +89,7 @@ class Continuation(nn.Module):
       width: of the projections.
       hidden: sizes of the layers that choose where to look.
       silence: the symbol that stands for nothing; None if there is none.
+      vectors: width of the learnt vectors; 0 for bits.
 
     Source: a cache of continuations as in Grave et al. (2017) and Khandelwal et al. (2020), found
     by kernels and with values of actions as in Pritzel et al. (2017); gates and projections are
@@ -100,6 +105,7 @@ class Continuation(nn.Module):
     width: int = 16
     hidden: tuple[int, ...] = (128,)
     silence: int | None = None
+    vectors: int = 0
 
     @property
     def _features(self) -> int:
@@ -133,7 +139,10 @@ class Continuation(nn.Module):
         self.favour = self.param("favour", zeros, (size, self.heads), float_)
         self.decay = self.param("decay", nn.initializers.constant(-5.0), (self.heads,), float_)
         self.nothing = self.param("nothing", nn.initializers.constant(-2.0), (self.heads,), float_)
-        self.torso = MLP(self.hidden)
+        if self.vectors:
+            shape = 2, max(self.symbols, self.choices), self.vectors
+            self.vector_of = self.param("vector_of", nn.initializers.normal(1.0), shape, float_)
+        self.torso = MLP(self.hidden, normalise=self.vectors > 0)
         self.gates = dense(2 * self._places + 2 * self.heads)
         self.policy = dense(self.choices)
         self.value = dense(1)
@@ -283,6 +292,16 @@ class Continuation(nn.Module):
         parts = [x.astype(jnp.result_type(float)) for x in (symbol, action, reward)]
         return jnp.concatenate(parts, axis=-1)
 
+    def _vectors(self, flat: jax.Array) -> jax.Array:
+        """Returns learnt vectors of the symbols and actions of steps `[B, T, n F]`; 0 for none."""
+        steps = flat.reshape(*flat.shape[:2], self.context, self._features)
+        symbol_and_action = jnp.split(steps[..., :-1], [binary(self.symbols).shape[1]], axis=-1)
+        vectors = []
+        for bits, vector_of in zip(symbol_and_action, self.vector_of, strict=True):
+            number = ((bits > 0) * 2 ** jnp.arange(bits.shape[-1])).sum(-1)
+            vectors.append(jnp.where(bits[..., :1] != 0, vector_of[number], 0))
+        return jnp.concatenate(vectors, -1).reshape(*flat.shape[:2], -1)
+
     def _read(
         self, context: jax.Array, entries: Entries, view: ring.View
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -329,7 +348,10 @@ class Continuation(nn.Module):
     ) -> PolicyOutput:
         flat = followed.reshape(*followed.shape[:2], -1)
         sums = jnp.tanh(pay.sum(-2)).reshape(*pay.shape[:2], -1)
-        inputs = [current] if self.silence is None else [current, text]
+        if self.vectors:
+            inputs = [self._vectors(current)]
+        else:
+            inputs = [current] if self.silence is None else [current, text]
         hidden = self.torso(jnp.concatenate([*inputs, flat, share, sums], axis=-1))
         gates = self.gates(hidden)
         places = self._places

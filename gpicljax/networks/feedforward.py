@@ -20,16 +20,23 @@ def dense(size: int, **options: Any) -> nn.Dense:
 
 
 class MLP(nn.Module):
-    """Dense layers, each followed by an activation; `float[..., F] -> float[..., sizes[-1]]`."""
+    """Dense layers, each followed by an activation; `float[..., F] -> float[..., sizes[-1]]`.
+
+    If `normalise`, what a layer gives to its activation has mean 0 and variance 1.
+    """
 
     sizes: Sequence[int]
     activation: Callable[[jax.Array], jax.Array] = nn.relu
+    normalise: bool = False
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Applies the module to the last axis."""
         for size in self.sizes:
-            inputs = self.activation(dense(size, kernel_init=nn.initializers.he_normal())(inputs))
+            inputs = dense(size, kernel_init=nn.initializers.he_normal())(inputs)
+            if self.normalise:
+                inputs = jax.nn.standardize(inputs, epsilon=1e-6)
+            inputs = self.activation(inputs)
         return inputs
 
 

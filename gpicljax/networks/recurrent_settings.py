@@ -41,6 +41,8 @@ class RecurrentSettings(MemorySettings):
       following: m, the number of events in a continuation.
       silence: the symbol whose steps are no events for continuations and pointers; None if all
         steps are events.
+      vectors: width of the learnt vectors by which continuations are told the last events; 0 for
+        bits.
       tables: sizes of the network with tables.
       planning: sizes of the network that plans.
       online: sizes of the online memory.
@@ -58,6 +60,7 @@ class RecurrentSettings(MemorySettings):
     context: Size = 4
     following: Size = 8
     silence: Natural | None = None
+    vectors: Natural = 0
     tables: ExperienceSettings = ExperienceSettings()
     planning: PlanningSettings = PlanningSettings()
     online: OnlineMemorySettings = OnlineMemorySettings()
@@ -98,7 +101,8 @@ class RecurrentSettings(MemorySettings):
             "hidden": self.sizes,
         }
         if self.memory == "continuations":
-            return as_network(Continuation(symbols, choices, following=self.following, **sizes))
+            sizes |= {"following": self.following, "vectors": self.vectors}
+            return as_network(Continuation(symbols, choices, **sizes))
         case = f"{symbols} symbols and {choices} actions"
         check(symbols == choices, "memory", f"pointers, for {case}", "as many of both")
         return as_network(Pointer(symbols, choices, **sizes))

@@ -16,9 +16,10 @@ SYMBOLS, CONTEXT, FOLLOWING = 16, 2, 3
 
 
 @functools.cache
-def network(slots, silence=None):
+def network(slots, silence=None, vectors=0):
     options = {"context": CONTEXT, "following": FOLLOWING, "slots": slots, "silence": silence}
-    return as_network(Continuation(SYMBOLS, SYMBOLS, **options, heads=2, width=8, hidden=(8,)))
+    sizes = {"heads": 2, "width": 8, "hidden": (8,), "vectors": vectors}
+    return as_network(Continuation(SYMBOLS, SYMBOLS, **options, **sizes))
 
 
 def inputs(symbols, actions=None, rewards=None):
@@ -30,9 +31,11 @@ def inputs(symbols, actions=None, rewards=None):
     return AgentInput(*columns)
 
 
-@pytest.mark.parametrize(("slots", "silence"), [(5, None), (64, None), (5, 3)])
-def test_unroll_is_step_by_step_with_starts_and_full_slots(slots, silence):
-    net, steps, batch = network(slots, silence), 24, 3
+@pytest.mark.parametrize(
+    ("slots", "silence", "vectors"), [(5, None, 0), (64, None, 0), (5, 3, 0), (5, 3, 2)]
+)
+def test_unroll_is_step_by_step_with_starts_and_full_slots(slots, silence, vectors):
+    net, steps, batch = network(slots, silence, vectors), 24, 3
     draw = np.random.default_rng(0)
     sequence = AgentInput(
         jnp.asarray(draw.integers(SYMBOLS, size=(steps, batch))),
@@ -132,3 +135,17 @@ def test_other_spaces_are_refused():
     quiet = RecurrentSettings("continuations", core=(16,), silence=4)
     with pytest.raises(ValueError, match="silence: got 4; accepted: None, or a symbol below 4"):
         quiet.network(gpicljax.spaces.Discrete(4), gpicljax.spaces.Discrete(5))
+
+
+def test_vectors_are_those_of_the_last_steps():
+    net, seen, said = network(8, vectors=2), [3, 5, 7], [-1, 4, 6]
+    draw = jax.jit(net.init)(jax.random.key(0), jax.tree.map(lambda x: x[0], inputs([0])))
+    starts = jnp.zeros((3, 1), bool)
+
+    def logits(vector_of):
+        params = {"params": {**draw["params"], "vector_of": vector_of}}
+        return net.unroll(params, net.initial_carry(1), inputs(seen, said), starts)[0].logits[-1]
+
+    slopes = jax.jacobian(logits)(draw["params"]["vector_of"])
+    used = [{*np.flatnonzero(row)} for row in np.abs(slopes).sum((0, 1, 4))]
+    assert used == [{*seen[-CONTEXT:]}, {*said[-CONTEXT:]}]

@@ -34,6 +34,7 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     ALL_NAMES,
     ARITHMETIC_NAMES,
     BLOCKS_NAMES,
+    CODE_NAMES,
     NAMES,
     TASK_SETS,
     table,
@@ -64,7 +65,8 @@ OF_WORDS = (
     "micro20",
 )
 # The other curricula have tests of their own.
-ASKED = tuple(name for name in ALL_NAMES if name not in (*ARITHMETIC_NAMES, *BLOCKS_NAMES, "code"))
+OTHERS = (*ARITHMETIC_NAMES, *BLOCKS_NAMES, *CODE_NAMES)
+ASKED = tuple(name for name in ALL_NAMES if name not in OTHERS)
 STREAMS, STEPS = 3, 2_000
 # Other streams than the oracle's: who plays, and what.
 PLAYERS = ("oracle", "echo", "silent", "random", "null")

@@ -13,6 +13,7 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     ALL_NAMES,
     ARITHMETIC_NAMES,
     BLOCKS_NAMES,
+    CODE_NAMES,
     TASK_SETS,
 )
 from gpicljax.systems.gradual_learning.env.templates import ARITHMETIC
@@ -153,4 +154,4 @@ def test_an_oracle_solves_and_errors_cost(streams):
             for rows in conversation(streams, name, 0).values()
             for _, reply, _ in rows
         )
-        assert ALL_NAMES.index(name) >= ALL_NAMES.index("code") - len(NAMES)
+        assert ALL_NAMES.index(name) >= ALL_NAMES.index(CODE_NAMES[0]) - len(NAMES)

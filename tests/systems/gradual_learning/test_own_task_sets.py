@@ -44,6 +44,7 @@ from gpicljax.interface import TimeStep
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env import TASK_SETS, Curriculum, StreamTaskSet
+from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
 from gpicljax.systems.gradual_learning.measures.streams import streams_of
 
 parser = argparse.ArgumentParser()
@@ -56,7 +57,7 @@ again = StreamTaskSet("capitals", "capitals of countries", lines=TASK_SETS[-2].l
 assert again.register() == TASK_SETS[-2]
 assert len({task.name for task in TASK_SETS}) == len(TASK_SETS)
 
-names = ("capitals", "codes", "code") * 2
+names = ("capitals", "codes", "code.3") * 2
 tasks = streams_of(jax.random.key(0), env, [Curriculum((n,), "mixture") for n in names], 10**6)
 agent, no = by_block([experts.oracle(), experts.solver()], [3, 3]), jnp.zeros(6, bool)
 
@@ -93,6 +94,11 @@ assert len(pairs) > 3
 # One answer tells all of a hidden shift: the solver is wrong once in every instance.
 ended, wrong = info["solved"][:, 5].sum(), (rewards[:, 5] < 0).sum()
 assert ended >= 3 and wrong in (ended, ended + 1)
+# It is of 0 to 2 places.
+order = "".join(letter for _, letter in TASK_SETS[ALL_NAMES.index("code.3")].lines)
+shown = re.findall(r"(\\w)\\.wrong! (\\w)", text[5])
+places = {(order.index(told) - order.index(asked)) % len(order) for asked, told in shown}
+assert len(shown) >= 3 and places <= {0, 1, 2}
 
 try:
     StreamTaskSet("late", "too late", lines=(("a?", "b"),)).register()

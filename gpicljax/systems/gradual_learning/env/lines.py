@@ -29,10 +29,11 @@ def texts() -> list[str]:
 
 @functools.cache
 def _columns() -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows of task sets (first line, count, what is hidden) and lines (two tokens)."""
+    """Returns rows of task sets (first line, count, what is hidden, shifts), and lines (tokens)."""
     counts = np.array([len(task.lines or ()) for task in tasks.TASK_SETS], np.int32)
     hidden = [_HIDDEN.index(task.hidden) for task in tasks.TASK_SETS]
-    rows = np.stack([np.cumsum(counts) - counts, np.maximum(counts, 1), hidden], -1)
+    shifts = [task.shifts or max(n, 1) for task, n in zip(tasks.TASK_SETS, counts, strict=True)]
+    rows = np.stack([np.cumsum(counts) - counts, np.maximum(counts, 1), hidden, shifts], -1)
     all_lines = [line for task in tasks.TASK_SETS for line in task.lines or ()] or [("", "")]
     tokens = [[shared_pool().token(text) for text in line] for line in all_lines]
     return rows.astype(np.int32), np.array(tokens, np.int32)
@@ -42,10 +43,10 @@ def ask(source: QuestionSource, corrected: bool) -> Question:
     """Returns a question of such a task set."""
     del corrected
     rows, tokens = (jnp.asarray(x) for x in _columns())
-    first, count, hidden = rows[source.task]
+    first, count, hidden, shifts = rows[source.task]
     key = below(word(source.seed, _FIRST_QUESTION_DRAW + source.number), count)
     draw = word(source.seed, _PAIRING_DRAW)
-    moved = (key + below(draw, count)) % count
+    moved = (key + below(draw, shifts)) % count
     has_pairs, has_shift = (hidden == _HIDDEN.index(kind) for kind in ("pairs", "shift"))
     answering = jnp.select([has_pairs, has_shift], [permute(draw, key, count), moved], key)
     parts = exact_question(

@@ -91,6 +91,8 @@ class StreamTaskSet:
       hidden: what each instance does with the answers, so that feedback has to tell: `"pairs"`
         pairs questions with answers anew; `"shift"` moves every question's answer on by the same
         number of lines, which one answer tells to those that know the order of the lines.
+      shifts: how many different numbers of lines a hidden shift may move by, 0 the first; as many
+        as there are lines if this is 0.
 
     Example:
       >>> spelling = next(task for task in TASK_SETS if task.name == "micro9.2")
@@ -115,6 +117,7 @@ class StreamTaskSet:
     repeats: bool = False
     lines: tuple[tuple[str, str], ...] | None = None
     hidden: Hidden = "nothing"
+    shifts: Annotated[int, Range(0, _MOST_LINES)] = 0
 
     def register(self) -> StreamTaskSet:
         """Adds a task set of one's own to `TASK_SETS`, so that curricula can name it.
@@ -354,12 +357,16 @@ TASK_SETS: list[StreamTaskSet] = [
     *_rungs("arithmetic", ARITHMETIC, (1, 3, 7), templates.ARITHMETIC),
     *_rungs("blocks", BLOCKS, (1, 2), templates.BLOCKS),
     # What can be known before the first example: the order of the letters is that of all streams.
-    StreamTaskSet(
-        "code",
-        "a letter so many places on, in an order that is the same in all instances",
-        lines=tuple((f"{letter}.", letter) for letter in _CODE),
-        hidden="shift",
-    )._with_lines(),
+    *(
+        StreamTaskSet(
+            f"code.{shifts}",
+            f"a letter up to {shifts - 1} places on, in an order that is the same in all instances",
+            lines=tuple((f"{letter}.", letter) for letter in _CODE),
+            hidden="shift",
+            shifts=shifts,
+        )._with_lines()
+        for shifts in (2, 3, 4, 6, 12)
+    ),
 ]
 """All task sets: those of the reference's curriculum in its order, then others, and then those that
 were registered."""
@@ -371,6 +378,8 @@ ARITHMETIC_NAMES = tuple(task.name for task in TASK_SETS if task.family == ARITH
 """The first curriculum of A.1.6, the easiest set first."""
 BLOCKS_NAMES = tuple(task.name for task in TASK_SETS if task.family == BLOCKS)
 """The second one."""
+CODE_NAMES = tuple(name for name in ALL_NAMES if name.startswith("code."))
+"""Hidden codes, those of the fewest shifts first."""
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from compiling import OPTIMISED
 from variants import daily
 
 import gpicljax
-from gpicljax.systems.meta_rg.env.meta_rg import GameRules
+from gpicljax.systems.meta_rg.env.rules import GameRules
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures import rules as measured_rules
 from gpicljax.systems.meta_rg.measures.games import game_accuracy, play_games

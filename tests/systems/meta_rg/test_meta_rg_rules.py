@@ -12,7 +12,7 @@ from written_episodes import GAMES, QUERY, SUPPORT, play, skeleton_of
 import gpicljax
 from gpicljax.systems.meta_rg.env import messaging, structure
 from gpicljax.systems.meta_rg.env.game import draw_game
-from gpicljax.systems.meta_rg.env.meta_rg import GameRules
+from gpicljax.systems.meta_rg.env.rules import GameRules
 from gpicljax.systems.meta_rg.env.types import CHANNELS
 
 # Latent tuples of a 4 x 4 x 4 structure, support and query ones (two or more odd values).

@@ -14,7 +14,7 @@ from variants import daily
 
 import gpicljax
 from gpicljax.systems.meta_rg.env import game_sequence
-from gpicljax.systems.meta_rg.env.meta_rg import GameRules
+from gpicljax.systems.meta_rg.env.rules import GameRules
 from gpicljax.systems.meta_rg.prompts.games import _describe_options
 from gpicljax.systems.meta_rg.studies.game_config import GameConfig
 from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg

@@ -18,7 +18,7 @@ from variants import daily
 
 import gpicljax
 from gpicljax.systems.meta_rg.env import messaging, structure
-from gpicljax.systems.meta_rg.env.meta_rg import GameRules
+from gpicljax.systems.meta_rg.env.rules import GameRules
 from gpicljax.systems.meta_rg.env.targets import sample_skeleton
 
 EPISODES = 5_000

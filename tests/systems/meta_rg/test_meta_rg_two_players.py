@@ -9,7 +9,7 @@ import pytest
 from written_episodes import GAMES, SUPPORT, play
 
 import gpicljax
-from gpicljax.systems.meta_rg.env.meta_rg import GameRules
+from gpicljax.systems.meta_rg.env.rules import GameRules
 
 TIME = np.arange(3 * GAMES - 1)
 TALKING, DECIDING, FEEDBACK = (stage == TIME % 3 for stage in range(3))

@@ -6,8 +6,9 @@ chance (`shortcut_free`). `MetaRG-v2` asks about values that only the structure 
 place (`sections`).
 """
 
-from gpicljax.systems.meta_rg.env.meta_rg import GameRules, MetaRG
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.recall import Recall
+from gpicljax.systems.meta_rg.env.rules import GameRules
 from gpicljax.systems.meta_rg.env.sequences import (
     GameSequence,
     game_observations,

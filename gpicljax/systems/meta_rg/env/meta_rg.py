@@ -22,11 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import random, spaces
-from gpicljax.checks import Range, Share, Size, check, check_fields
+from gpicljax.checks import Range, Share, Size, check
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import check_values
 from gpicljax.systems.meta_rg.env import messaging, structure
 from gpicljax.systems.meta_rg.env.game import Game, Stimulus, draw_game
+from gpicljax.systems.meta_rg.env.rules import SECTIONS, SHORTCUT_FREE, GameRules
 from gpicljax.systems.meta_rg.env.targets import INDEX, Skeleton, sample_skeleton
 from gpicljax.systems.meta_rg.env.types import (
     CHANNELS,
@@ -37,83 +38,6 @@ from gpicljax.systems.meta_rg.env.types import (
     State,
     Task,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class GameRules:
-    """Rules that the paper's text and its reference code leave open, or decide differently.
-
-    Attributes:
-      permutation: of tokens: `"shared"` (one for all positions), `"position"` (one each) or
-        `"none"`.
-      query_targets: `"tss"`, `"all"` or `"iid"`; see `targets.sample_skeleton`.
-      nonmatch: `"reference"`, `"balanced"` or `"dataset"`; see `targets.sample_skeleton`.
-      fixed_length: messages have exactly L tokens.
-      same_view: whether a matching stimulus may be the speaker's very sample (see `game`).
-      observability: whether the speaker sees the distractors (`"full"`) or not (`"partial"`).
-      masks: for reference actions, `"paper"` (only decisions when deciding, else no-operation) or
-        `"reference"` (everything but no-operation when deciding).
-      query_penalty: reward of a wrong decision in the query phase.
-      samples: how the samples of a continuous value lie in its section: `"gaussian"` (about a mean
-        that tells values apart) or `"uniform"` (anywhere, so that only sections tell them apart).
-      withheld: whether the support phase lacks one value of each dimension, drawn anew in every
-        episode. Query games are about combinations with such values: the number and the order of
-        the others tell where they lie. Needs V_min >= 3.
-      positions: which position of a message names which dimension: `"fixed"` (the first the first,
-        and so on) or `"episode"` (an order drawn anew with every channel).
-      query_feedback: whether the query phase has feedback steps and tells results. Its rewards are
-        paid in any case.
-      minimal_pairs: share of the query games in which target and non-match are one value apart in
-        one dimension; with `query_targets="iid"`.
-
-    Example:
-      >>> GameRules().permutation, SHORTCUT_FREE.permutation
-      ('shared', 'position')
-    """
-
-    permutation: Literal["shared", "position", "none"] = "shared"
-    query_targets: Literal["tss", "all", "iid"] = "tss"
-    nonmatch: Literal["reference", "balanced", "dataset"] = "reference"
-    fixed_length: bool = False
-    same_view: bool = True
-    observability: Literal["full", "partial"] = "full"
-    masks: Literal["paper", "reference"] = "paper"
-    query_penalty: float = -2.0
-    samples: Literal["gaussian", "uniform"] = "gaussian"
-    withheld: bool = False
-    positions: Literal["fixed", "episode"] = "fixed"
-    query_feedback: bool = True
-    minimal_pairs: Share = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        drawn = self.query_targets == "iid"
-        check(drawn or not self.withheld, "withheld", True, 'False; True with query_targets="iid"')
-        accepted_values = '0; others with query_targets="iid"'
-        check(drawn or not self.minimal_pairs, "minimal_pairs", self.minimal_pairs, accepted_values)
-
-
-SHORTCUT_FREE = GameRules(
-    permutation="position",
-    query_targets="iid",
-    nonmatch="balanced",
-    fixed_length=True,
-    same_view=False,
-)
-"""The rules of `MetaRG-v1`: in the query phase, a match cannot be told from a non-match by its kind
-or by having been seen; tokens of different positions share nothing; the length of a message tells
-nothing."""
-
-SECTIONS = dataclasses.replace(
-    SHORTCUT_FREE,
-    samples="uniform",
-    withheld=True,
-    positions="episode",
-    query_feedback=False,
-    minimal_pairs=0.5,
-)
-"""The rules of `MetaRG-v2`: a listener has to place values that were never named, by the number and
-the order of the others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,9 +166,9 @@ class MetaRG(Environment[Params, Task, State]):
         """See `Environment.match`."""
         return "gpicljax.systems.meta_rg.figures.replay:match"
 
-    def tells_results(self, query: bool) -> bool:
-        """Returns whether the listener is told the result of a game of a phase."""
-        return self.rules.query_feedback or not query
+    def tells_results(self, query: Any) -> Any:
+        """Returns whether the listener is told results in a phase, `bool` or `bool[...]`."""
+        return self.rules.query_feedback or query == 0
 
     @property
     def num_decisions(self) -> int:
@@ -518,8 +442,7 @@ class MetaRG(Environment[Params, Task, State]):
         terminated = deciding & (state.index == state.skeleton.num_games - 1)
         played = state.index
 
-        has_feedback = self.feedback & (self.rules.query_feedback | ~query)
-        over = state.round == self.num_rounds + has_feedback
+        over = state.round == self.num_rounds + (self.feedback & self.tells_results(query))
         index = jnp.where(over, jnp.minimum(state.index + 1, state.skeleton.num_games), state.index)
         following = self._game(state.key, index, state.skeleton, task)
         state = dataclasses.replace(
@@ -639,7 +562,7 @@ class MetaRG(Environment[Params, Task, State]):
         listener = jnp.where(feedback, state.game.speaker, state.game.listener)
         heard = self._hear(state, task, state.channel)
         query = state.index >= state.skeleton.num_support
-        is_told = self.rules.query_feedback | ~query
+        is_told = self.tells_results(query)
         common = {
             "round": state.round,
             "phase": query.astype(jnp.int32),

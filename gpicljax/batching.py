@@ -215,6 +215,8 @@ def _for_kinds(
 
 EVERYWHERE = 2**17
 """Numbers that an accelerator may compute for every instance, although few instances need them."""
+ROUNDS = 64
+"""The longest loop that it may run for them: every round launches kernels of its own."""
 
 
 def _everywhere(
@@ -234,17 +236,19 @@ _VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
 
 
 def _count_numbers(jaxpr: Any) -> float:
-    """Returns how many numbers a program computes; infinity where a loop's end depends on data."""
+    """Returns how many numbers a program computes; infinity where a loop is long, or its end
+    depends on data."""
     total = 0.0
     for equation in jaxpr.eqns:
-        if equation.primitive.name == "while":
+        name = equation.primitive.name
+        if name == "while" or (name == "scan" and equation.params["length"] > ROUNDS):
             return float("inf")
         inner = list(jaxprs_in_params(equation.params))
         if platforms := equation.params.get("branches_platforms"):
             inner = [x for x, names in zip(inner, platforms, strict=True) if names != ("cpu",)]
-        times = equation.params["length"] if equation.primitive.name == "scan" else 1
+        times = equation.params["length"] if name == "scan" else 1
         total += times * sum(map(_count_numbers, inner))
-        if not inner and equation.primitive.name not in _VIEWS:
+        if not inner and name not in _VIEWS:
             total += sum(x.aval.size for x in equation.outvars)
     return total
 

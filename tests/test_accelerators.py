@@ -110,6 +110,11 @@ def test_what_only_few_need_is_made_for_all_unless_it_is_expensive(others_branch
         sums = jnp.ones((indices.size, 1 + batching.EVERYWHERE), jnp.float32).cumsum(1)
         return sums[:, -1]
 
+    def serial(indices):
+        step = lambda x, _: (jnp.sin(x), None)  # noqa: E731
+        rounds = 1 + batching.ROUNDS
+        return jax.lax.scan(step, indices.astype(jnp.float32), None, rounds)[0]
+
     def search(indices):
         return jax.vmap(lambda i: jax.lax.while_loop(lambda x: x < 9, lambda x: x + 1, i))(
             indices
@@ -117,6 +122,7 @@ def test_what_only_few_need_is_made_for_all_unless_it_is_expensive(others_branch
 
     assert loops(lambda indices: jnp.sin(indices.astype(jnp.float32))) == 0
     assert loops(long) == 1
+    assert loops(serial) == 1
     assert loops(search) == 2
 
 

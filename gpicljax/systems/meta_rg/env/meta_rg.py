@@ -533,11 +533,11 @@ class MetaRG(Environment[Params, Task, State]):
     def _hear(self, state: State, task: Task, sent: jax.Array) -> jax.Array:
         """Returns the messages that the speaker and the listener hear, `int32[2, L]`."""
         received = self.channel(state, task)[jnp.arange(self.message_length), sent[SPEAKER]]
-        received = received[task.positions]
+        echo, said = sent
+        if self.rules.positions == "episode":
+            received, said = received[task.positions], said[jnp.argsort(task.positions)]
         # The speaker hears through the inverse: the token whose permutation was sent.
-        echo = sent[SPEAKER]
         if self.listener_speaks:
-            said = sent[LISTENER][jnp.argsort(task.positions)]
             matches = self._bijection(state, task) == said[:, None]
             echo = jnp.argmax(matches, axis=-1).astype(jnp.int32)
         return jnp.stack([echo, received])

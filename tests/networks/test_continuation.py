@@ -146,6 +146,6 @@ def test_vectors_are_those_of_the_last_steps():
         params = {"params": {**draw["params"], "vector_of": vector_of}}
         return net.unroll(params, net.initial_carry(1), inputs(seen, said), starts)[0].logits[-1]
 
-    slopes = jax.jacobian(logits)(draw["params"]["vector_of"])
+    slopes = jax.jit(jax.jacobian(logits))(draw["params"]["vector_of"])
     used = [{*np.flatnonzero(row)} for row in np.abs(slopes).sum((0, 1, 4))]
     assert used == [{*seen[-CONTEXT:]}, {*said[-CONTEXT:]}]

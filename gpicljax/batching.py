@@ -177,8 +177,8 @@ def update_compacted(
     On a CPU in groups, so that only the marked ones are paid for. On an accelerator a loop whose
     end depends on data costs a round trip to the host in every round, and a kernel costs as much
     for few instances as for all: there `make` is called for all, and `need` chooses, unless `make`
-    has such a loop itself or computes more than `EVERYWHERE` numbers for an instance. The results
-    are the same.
+    has such a loop itself, or one of more than `ROUNDS` rounds, or computes more than `EVERYWHERE`
+    numbers for an instance. The results are the same.
 
     Args:
       need: `bool[B]`.
@@ -236,8 +236,7 @@ _VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
 
 
 def _count_numbers(jaxpr: Any) -> float:
-    """Returns how many numbers a program computes; infinity where a loop is long, or its end
-    depends on data."""
+    """Returns how many numbers a program computes; infinity with long or data-dependent loops."""
     total = 0.0
     for equation in jaxpr.eqns:
         name = equation.primitive.name

@@ -76,8 +76,8 @@ class Continuation(nn.Module):
     the pauses in it were, and whatever was said in them.
 
     With `vectors`, the layers that choose are told the last n steps by learnt vectors of symbols
-    and actions instead of bits, and are normalised: what has to be calculated from several symbols
-    is learnt from fewer examples then.
+    and actions instead of bits, and are normalised: for answers that have to be calculated from
+    several symbols.
 
     Attributes:
       symbols: how many there are to be seen, numbered from 0.

@@ -147,6 +147,7 @@ LINES = (("a?", "b"),)
         ({"name": "x", "lines": LINES * 13, "hidden": "pairs"}, "lines: got '13 lines'; accepted"),
         ({"name": "x", "lines": LINES, "hidden": True}, "hidden: got True; accepted: nothing"),
         ({"name": "x", "lines": LINES, "hidden": "shift"}, "lines: got '1 lines'; accepted: 2 to"),
+        ({"name": "x", "lines": LINES, "shifts": 1}, "shifts: got 1; accepted: 0 to 0"),
         ({"name": "x", "lines": (("a?",),)}, "lines: got"),
         ({"name": "x", "lines": LINES, "requires": ("micro55",)}, "did you mean 'micro5.5'"),
         ({"name": "x", "question": (1, 11)}, "question: got .*up to 10"),

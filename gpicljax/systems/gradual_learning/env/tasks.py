@@ -173,6 +173,8 @@ class StreamTaskSet:
         most = _MOST_HIDDEN if self.hidden == "pairs" else _MOST_LINES
         fits = least <= len(lines) <= most
         check(fits, "lines", f"{len(lines)} lines", f"{least} to {most}")
+        most = len(lines) if self.hidden == "shift" else 0
+        check(self.shifts <= most, "shifts", self.shifts, f"0 to {most}, for these lines")
         repeated = [q for q, count in Counter(q for q, _ in lines).items() if count > 1]
         check(not repeated, "lines", f"{repeated[:1]} more than once", "each question once")
         varied = not is_hidden or len({answer for _, answer in lines}) > 1

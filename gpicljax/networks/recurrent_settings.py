@@ -11,11 +11,12 @@ from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.continuation import Continuation
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.experience import ExperienceSettings, experience_network
-from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
+from gpicljax.networks.memories import MemoryKind, MemorySettings, memory, width_of_head
 from gpicljax.networks.online_memory import OnlineMemorySettings
 from gpicljax.networks.online_policy import OnlinePolicy
 from gpicljax.networks.planning import PlanningSettings, planning_network
 from gpicljax.networks.pointer import Pointer
+from gpicljax.networks.transformer import Transformer
 
 OwnNetwork = Literal["continuations", "pointers", "online", "tables", "planning"]
 """Memories that are networks of their own."""
@@ -29,18 +30,16 @@ class RecurrentSettings(MemorySettings):
 
     Attributes:
       memory: kind of the memory, see `MemorySettings`. Five more kinds are networks of their own.
-        `"continuations"` (`networks.continuation`) and `"pointers"` (`networks.pointer`) are for
-        symbols in and symbols out; `core` is then the size of their projections, all heads
-        together. So is `"online"` (`networks.online_policy`), which has sizes of its own.
+        Three are for symbols in and symbols out: `"continuations"` (`networks.continuation`), whose
+        `core` is the size of their projections, all heads together; `"pointers"`
+        (`networks.pointer`), a transformer of the sizes `core` with heads that point at symbols in
+        its `window`; and `"online"` (`networks.online_policy`), which has sizes of its own.
         `"tables"` (`networks.experience`) and `"planning"` (`networks.planning`) are for whole
         trials of discrete tasks.
-      sizes: hidden sizes before the memory; for networks of symbols, those of the layers that read
-        it.
-      context: n, the number of events by which continuations are found, or that are seen without
-        pointing.
+      sizes: hidden sizes before the memory; for continuations, those of the layers that read them.
+      context: n, the number of events by which continuations are found.
       following: m, the number of events in a continuation.
-      silence: the symbol whose steps are no events for continuations and pointers; None if all
-        steps are events.
+      silence: the symbol whose steps are no events for continuations; None if all steps are events.
       vectors: width of the learnt vectors by which continuations are told the last events; 0 for
         bits.
       tables: sizes of the network with tables.
@@ -71,7 +70,9 @@ class RecurrentSettings(MemorySettings):
             return
         if self.memory not in _SYMBOLIC:
             return super().__post_init__()
-        if self.memory != "online":
+        if self.memory == "pointers":
+            memory("transformer", self.core, self.heads, self.window, self.slots)
+        if self.memory == "continuations":
             width_of_head(self.core, self.heads, "the projections")
 
     def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
@@ -92,17 +93,19 @@ class RecurrentSettings(MemorySettings):
             return as_network(OnlinePolicy(symbols, choices, self.online, self.sizes))
         is_symbol = self.silence is None or 0 <= self.silence < symbols
         check(is_symbol, "silence", self.silence, f"None, or a symbol below {symbols}")
+        if self.memory == "pointers":
+            case = f"{symbols} symbols and {choices} actions"
+            check(symbols == choices, "memory", f"pointers, for {case}", "as many of both")
+            core = Transformer(len(self.core), self.core[0], self.heads, window=self.window)
+            return as_network(Pointer(symbols, choices, core, self.heads, self.window))
         sizes: dict[str, Any] = {
             "context": self.context,
+            "following": self.following,
+            "vectors": self.vectors,
             "silence": self.silence,
             "slots": self.slots,
             "heads": self.heads,
             "width": width_of_head(self.core, self.heads, "the projections"),
             "hidden": self.sizes,
         }
-        if self.memory == "continuations":
-            sizes |= {"following": self.following, "vectors": self.vectors}
-            return as_network(Continuation(symbols, choices, **sizes))
-        case = f"{symbols} symbols and {choices} actions"
-        check(symbols == choices, "memory", f"pointers, for {case}", "as many of both")
-        return as_network(Pointer(symbols, choices, **sizes))
+        return as_network(Continuation(symbols, choices, **sizes))

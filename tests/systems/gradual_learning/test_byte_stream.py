@@ -39,6 +39,7 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     TASK_SETS,
     table,
 )
+from gpicljax.systems.gradual_learning.env.templates import TRIPLES
 from gpicljax.systems.gradual_learning.experts import answering
 from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
 
@@ -251,15 +252,31 @@ def test_tasks_that_the_document_has_beside_the_curriculum(oracle_streams):
     def times(part, text):
         return str(text.count(part))
 
-    def operate(first, second, operation):
-        first, second = second, first
-        zipped = "".join(a + b for a, b in zip(first, second, strict=True))
-        return first + second if operation == "concatenate" else zipped
+    def operate(p, q, *names):
+        """Does one operation, or two: the first makes two words, the last two words or a text."""
+        for name in names:
+            rotated = q[1] + p + q[0]
+            p, q = {
+                "reverse": (q, p),
+                "mirror": (p[::-1], q[::-1]),
+                "rotate": (rotated[:2], rotated[2:]),
+                "exchange": (q[0] + p[1], p[0] + q[1]),
+                "concatenate": (p + q, ""),
+                "interleave": (p[0] + q[0] + p[-1] + q[-1], ""),
+                "backwards": ((p + q)[::-1], ""),
+                "spell": (" ".join(p + q), ""),
+            }[name]
+        return f"{p} {q}".strip()
+
+    def relate(letters, letter, operation):
+        assert letters not in TRIPLES  # micro12's own
+        new = letter if letter not in letters else ""
+        return letters + new if operation == "union" else letters.replace(letter, "")
 
     def words_except(*given):
         return " ".join(word for word in given[:3] if word != given[3])
 
-    word = r"([a-z]+)"
+    word, two = r"([a-z]+)", "say: (..) say: (..)"
     forms = {
         "micro7.1.plain": (r"say (\w)", str),
         "micro8.1": (r"say:( ?\w ?\w ?)", lambda x: x.strip() + " " * x.endswith(" ")),
@@ -274,7 +291,11 @@ def test_tasks_that_the_document_has_beside_the_curriculum(oracle_streams):
         "micro9.4.5": (rf"find: {word} in {word}", lambda x, y: str(x in y).lower()),
         "micro9.4.6": (rf"remove all: {word} from {word}", lambda x, y: y.replace(x, "")),
         "micro9.4.7": (rf"count: {word} in {word}", times),
-        "micro11.chained": (r"say: (..) say: (..) reverse: (\w+):", operate),
+        "micro11.chained": (rf"{two} (\w+): (\w+):", operate),
+        "micro11.single": (rf"{two} (\w+):", operate),
+        "micro11.pairs": (rf"{two} (\w+): (\w+):", operate),
+        "micro11.unseen": (rf"{two} (\w+): (\w+):", operate),
+        "micro12.letters": (r"say: (...) say: (.) (\w+):", relate),
         "micro13.2.mixed": (r"say: (\w+(?: (?:and|or) \w+)+)", None),
     }
 
@@ -287,7 +308,7 @@ def test_tasks_that_the_document_has_beside_the_curriculum(oracle_streams):
         return answer == forms[name][1](*given)
 
     for name, (form, _) in forms.items():
-        place, answers = ALL_NAMES.index(name), set()
+        place, answers = ASKED.index(name), set()
         for stream in range(STREAMS):
             text, reply = (
                 bytes(x[:, place, stream]).decode("latin-1")
@@ -298,6 +319,12 @@ def test_tasks_that_the_document_has_beside_the_curriculum(oracle_streams):
                     assert right(name, answer[1], *match.groups()), (match[0], answer[0])
                     answers.add(answer[1])
         assert len(answers) >= (2 if name == "micro9.4.5" else 3), name
+    # Pairs of operations are taught, or held out.
+    seen, unseen = (
+        {*re.findall(rb"(\w+: \w+):\.", bytes(oracle_streams[0][:, ASKED.index(name)].T))}
+        for name in ("micro11.pairs", "micro11.unseen")
+    )
+    assert (len(seen), len(unseen)) == (12, 4) and not seen & unseen
     # Rewards at once: for every byte, or for the last one.
     rewards = oracle_streams[2].sum(0)
     graded, strict = (rewards[ALL_NAMES.index(f"micro9.2.{x}")] for x in ("graded", "strict"))

@@ -219,9 +219,13 @@ def test_ladders_are_played_elsewhere_and_never_taught():
     streams = Streams(
         counts, counts[:, 0] * 0, counts, 0 * counts, counts[..., None] * 8, right[..., None]
     )
-    text = "\n".join(elsewhere_section([{NEVER_TAUGHT: {"agent": streams}}] * 2, config))
-    assert f"| {sets[0]} | 0.38 | 0.00 | 0.00 |" in text
-    assert f"| {sets[1]} | 0.00 | 0.00 | 0.00 |" in text
+    # The nulls are right half as often.
+    half = streams._replace(right=streams.right / 2)
+    agents = {config.learner_name: streams} | dict.fromkeys(config.nulls, half)
+    text = "\n".join(elsewhere_section([{NEVER_TAUGHT: agents}] * 2, config))
+    assert f"| {sets[0]} | 37.5 ± 14.4 [14.5, 60.5] | 18.8 ± 7.2 [7.3, 30.2] |" in text
+    assert "| +18.8 [+7.3, +30.2] | 0 / 0 / 0 of 4 |" in text
+    assert f"| {sets[1]} | 0.0 ± 0.0 [0.0, 0.0] |" in text
     assert elsewhere_section([], config) == []
 
 

@@ -193,7 +193,9 @@ class ByteStream(Environment[Params, Task, State]):
     `micro5.7.early` (feedback right after the period, with any rules), `micro7.1.plain`,
     `micro8.1` to `micro8.3` (spaces in stages), `micro9.2.growing` (the shortest words first),
     `micro9.2.strict` and `micro9.2.graded` (punished, or also rewarded, at once), `micro9.4.1` to
-    `micro9.4.7`, `micro11.chained`, `micro13.2.mixed` and `micro16.mixed`; and, in an environment
+    `micro9.4.7`, `micro11.chained`, `micro13.2.mixed` and `micro16.mixed`; operations one by one
+    and in pairs, of which some are held out (`micro11.single`, `micro11.pairs`, `micro11.unseen`),
+    and on all letters (`micro12.letters`); and, in an environment
     with these `families`, ladders to the hardest tasks of two other curricula (A.1.6):
     `arithmetic1` to `arithmetic14`, hexadecimal expressions with variables, and feedback that has
     to be worked out; and `blocks1` to `blocks10`, a conversation about objects that were put

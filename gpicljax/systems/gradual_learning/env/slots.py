@@ -90,6 +90,9 @@ def _draw_plan() -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
     names = (*instance, *question)
     number, shift, size = np.array([*instance.values(), *question.values()]).T
     sizes = np.tile(size.astype(np.int32), (len(kinds), 1))
+    for place, kind in enumerate(SENTENCES.values()):
+        if 12 % len(kind.templates):
+            sizes[place, names.index("template")] = len(kind.templates)
     for kind in ("micro19", "micro20"):
         sizes[kinds.index(kind), [names.index(f"word{i}") for i in range(3)]] = len(pool.plain)
     for most in (1, 2, 3):
@@ -185,8 +188,8 @@ def _draw_template(sentence: Sentence) -> jax.Array:
     is_mixed = sentence.is_kind("micro16.mixed")
     choice = jnp.where(is_mixed, sentence.outcomes("base of question"), sentence.outcomes("base"))
     base = jnp.asarray(np.array(bases, np.int32))[sentence.kind, choice]
-    # Rows of twelve, which two, three and four divide.
-    cycles = [(12 * row.templates)[:12] for row in SENTENCES.values()]
+    # Rows of which the first entries are drawn: twelve, or as many as there are templates.
+    cycles = [(36 * row.templates)[:36] for row in SENTENCES.values()]
     rows = np.array([[names.index(name) for name in cycle] for cycle in cycles], np.int32)
     return jnp.asarray(rows)[base, sentence.outcomes("template")]
 
@@ -287,11 +290,11 @@ def _letter_slots(sentence: Sentence) -> Slots:
     """Returns letters, one and the next in the alphabet, and spaces between them."""
     pool = shared_pool()
     gaps = sentence.outcomes("gap0", "gap1", "gap2")
-    numbers = sentence.outcomes("a", "b", "d", "d", "c", "k0", "k1", "k2", "k3")
+    numbers = sentence.outcomes("a", "b", "d", "d", "k0", "k1", "k2", "k3")
     return [
         (
-            ("a", "b", "d", "e", "c", "k0", "k1", "k2", "k3"),
-            pool.letter(numbers + np.array([0, 0, 0, 1, 0, *[_FIRST_OTHER_LETTER] * 4])),
+            ("a", "b", "d", "e", "k0", "k1", "k2", "k3"),
+            pool.letter(numbers + np.array([0, 0, 0, 1, *[_FIRST_OTHER_LETTER] * 4])),
         ),
         (("a_",), pool.letter_and_space(sentence.outcomes("a"))),
         (("g0", "g1", "g2"), pool.gap(gaps)),
@@ -325,9 +328,16 @@ def _string_slots(sentence: Sentence) -> Slots:
 def _set_slots(sentence: Sentence) -> Slots:
     """Returns three letters, a further one if it is new to them, and the others without it."""
     pool, t, c = shared_pool(), sentence.outcomes("p"), sentence.outcomes("c")
-    triple = jnp.asarray(np.array([[ord(x) - ord("a") for x in text] for text in TRIPLES]))[t]
+    triples = np.array([[ord(x) - ord("a") for x in text] for text in TRIPLES])
+    # Any three letters but those; half of the times and more the fourth is one of them.
+    drawn = _triple_letters(sentence.outcomes("triple0")) - ord("a")
+    drawn = jnp.where((drawn == triples).all(-1).any(), np.array([25, 24, 23]), drawn)
+    is_one_of_them = sentence.outcomes("coin") == 1
+    other = jnp.where(is_one_of_them, drawn[sentence.outcomes("which")], sentence.outcomes("a"))
+    has_all = sentence.is_kind("micro12.letters")
+    triple, c = jnp.where(has_all, drawn, jnp.asarray(triples)[t]), jnp.where(has_all, other, c)
     return [
-        (("t",), _tokens(*TRIPLES)[t]),
+        (("tA", "tB", "tC", "c"), pool.letter(jnp.append(triple, c))),
         (("c_new",), jnp.where((triple == c).any(), 0, pool.letter(c))),
         (("t0", "t1", "t2"), jnp.where(triple == c, 0, pool.letter(triple))),
     ]

@@ -369,6 +369,11 @@ TASK_SETS: list[StreamTaskSet] = [
         )._with_lines()
         for shifts in (2, 3, 4, 6, 12)
     ),
+    # Operations that are learnt on other operands, or in other pairs, than they are asked with.
+    _sentence("micro11.single", "further operations, one by one", "micro11"),
+    _sentence("micro11.pairs", "two operations in a row, 36 pairs of 48", "micro11.single"),
+    _sentence("micro11.unseen", "the other twelve pairs of operations", "micro11.pairs"),
+    _sentence("micro12.letters", "relations between parts of input, of all letters", "micro12"),
 ]
 """All task sets: those of the reference's curriculum in its order, then others, and then those that
 were registered."""

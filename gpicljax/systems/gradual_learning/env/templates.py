@@ -9,6 +9,7 @@ Source: sections A.2.6 to A.2.20 and A.1.6 of the challenge's document.
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 from gpicljax.systems.gradual_learning.env.conversation import CONTAINING, EXACT, LACKING, ONE_OF
@@ -45,7 +46,29 @@ COMMANDS = ("say", "after", "union", "exclude")
 """The commands that have synonyms and occur in micro10, 11, 12 and 14."""
 ANNOUNCED = "{new}{is_as}{old}{dash}"
 """The beginning of a question of micro20, empty in others."""
-_PAIR, _SET = (f"{ANNOUNCED}{{say}}: {{{x}}} {{say}}: {{{y}}} " for x, y in ("pq", "tc"))
+_PAIR, _SET = (
+    f"{ANNOUNCED}{{say}}: {{{x}}} {{say}}: {{{y}}} " for x, y in (("p", "q"), ("tA}{tB}{tC", "c"))
+)
+FIRSTS = {
+    "reverse": "2301",
+    "mirror": "1032",
+    "rotate": "3012",
+    "exchange": "2103",
+    "shift": "1230",
+    "cross": "0321",
+    "turn": "3210",
+    "keep": "0123",
+}
+"""Operations on two words of two letters that make two words, by the numbers of their letters."""
+LASTS = {
+    "concatenate": "0123",
+    "backwards": "3210",
+    "spell": "0 1 2 3",
+    "list": "0,1,2,3",
+    "interleave": "0213",
+    "outside": "0312",
+}
+"""Operations on two such words that make one text."""
 
 
 class Template(NamedTuple):
@@ -64,6 +87,27 @@ class Template(NamedTuple):
     acceptor: int = EXACT
 
 
+def _chain(first: str, last: str) -> Template:
+    """Returns the template of two operations in a row, or of one if the other is ""."""
+    letters = [("{p0}", "{p1}", "{q0}", "{q1}")[int(i)] for i in FIRSTS.get(first, "0123")]
+    answer = "".join(letters[int(i)] if i.isdigit() else i for i in LASTS.get(last, "01 23"))
+    names = " ".join(f"{name}:" for name in (first, last) if name)
+    return Template(f"{{say}}: {{p}} {{say}}: {{q}} {names}.", f"{answer}.")
+
+
+CHAINS = {
+    f"{first}, {last}": _chain(first, last)
+    for first, last in itertools.product(("", *FIRSTS), ("", *LASTS))
+    if first or last
+}
+"""Templates of two operations in a row, or of one."""
+_PAIRS = {
+    f"{first}, {last}": (i + j) % 4 > 0
+    for i, first in enumerate(FIRSTS)
+    for j, last in enumerate(LASTS)
+}
+"""Pairs of operations, and whether they are taught: each operation is, with others."""
+
 TEMPLATES = {
     "map": Template("random_map: {key}.", "{value}."),
     "letter": Template("say: {a}.", "{a}.", CORRECT),
@@ -78,7 +122,7 @@ TEMPLATES = {
     "reverse": Template(_PAIR + "reverse:.", "{q} {p}."),
     "concatenate": Template(_PAIR + "concatenate:.", "{p}{q}."),
     "interleave": Template(_PAIR + "interleave:.", "{p0}{q0}{p1}{q1}."),
-    "union": Template(_SET + "{union}:.", "{t}{c_new}."),
+    "union": Template(_SET + "{union}:.", "{tA}{tB}{tC}{c_new}."),
     "exclude": Template(_SET + "{exclude}:.", "{t0}{t1}{t2}."),
     "and": Template("{lead}say: {x} and {y}.", "{x}{y}."),
     "or": Template("{lead}say: {x} or {y}.", "{x_or_y}.", acceptor=ONE_OF),
@@ -97,16 +141,13 @@ TEMPLATES = {
     "find": Template("find: {p} in {k0}{k1}{q_or_p}{k2}.", "{found}."),
     "remove all": Template("remove all: {p} from {k0}{p}{k1}{p}{k2}.", "{k0}{k1}{k2}."),
     "count": Template("count: {p} in {k0}{q_or_p}{k1}{p_or_q}{k2}.", "{times}."),
-    "reverse, concatenate": Template("{say}: {p} {say}: {q} reverse: concatenate:.", "{q}{p}."),
-    "reverse, interleave": Template(
-        "{say}: {p} {say}: {q} reverse: interleave:.", "{q0}{p0}{q1}{p1}."
-    ),
     "and, or": Template("say: {k0} and {k1} or {k2}.", "{k0}{k1}.", acceptor=CONTAINING),
     "or, and": Template("say: {k0} or {k1} and {k2}.", "{k1}{k2}.", acceptor=CONTAINING),
     "and, or, and": Template(
         "say: {k0} and {k1} or {k2} and {k3}.", "{k2}{k3}.", acceptor=CONTAINING
     ),
     "next word": Template("say next after: {n}.", "{n_next}."),
+    **CHAINS,
 }
 """The templates by name."""
 IN_REFERENCE_UNFINISHED = ("not", "but not", "ors")
@@ -163,6 +204,15 @@ SENTENCES = {
     "micro11.chained": Sentences(5, ("reverse, concatenate", "reverse, interleave")),
     "micro13.2.mixed": Sentences(12, ("and, or", "or, and", "and, or, and")),
     "micro16.mixed": Sentences(47, bases=("micro9.2", *_OPERATIONS)),
+    # Without those of micro11, whose operands may be held out.
+    "micro11.single": Sentences(
+        7,
+        tuple(f"{x}, " for x in FIRSTS if x != "reverse")
+        + tuple(f", {x}" for x in LASTS if x not in ("concatenate", "interleave")),
+    ),
+    "micro11.pairs": Sentences(7, tuple(pair for pair, taught in _PAIRS.items() if taught)),
+    "micro11.unseen": Sentences(7, tuple(pair for pair, taught in _PAIRS.items() if not taught)),
+    "micro12.letters": Sentences(4, ("union", "exclude")),
 }
 """The sentences of task sets by name."""
 SENTENCE_KINDS = tuple(SENTENCES)

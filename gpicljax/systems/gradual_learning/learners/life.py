@@ -24,8 +24,8 @@ from gpicljax.systems.gradual_learning.measures.streams import Streams, play_str
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
-Method = Literal["plain", "replay", "elastic", "anew"]
-METHODS: tuple[Method, ...] = ("plain", "replay", "elastic", "anew")
+Method = Literal["plain", "replay", "rehearsal", "elastic", "anew"]
+METHODS: tuple[Method, ...] = ("plain", "replay", "rehearsal", "elastic", "anew")
 """Treatments of the weights when the next task set comes; `anew` discards them."""
 
 
@@ -34,7 +34,7 @@ class LifeConfig:
     """Settings of a life in which an agent is taught one task set after the other.
 
     Attributes:
-      replayed: Share of the instances of replay that are of earlier sets.
+      replayed: Share of the instances of replay and of rehearsal that are of earlier sets.
       elasticity: Strength of the pull after an update, for a weight of average importance.
       updates: Most updates on a task set; an update has parallel times agent.unroll steps.
       streams: Streams with frozen weights in each check whether a set is cleared.
@@ -182,7 +182,7 @@ def params_of(
     """Returns streams of the newest of the task sets; with replay, of the earlier ones too."""
     *earlier, newest = names_so_far
     names, weights = (newest,), (1.0,)
-    if method == "replay" and earlier:
+    if method in ("replay", "rehearsal") and earlier:
         share = config.replayed / len(earlier)
         names, weights = names_so_far, (*[share] * len(earlier), 1 - config.replayed)
     repeats = config.repeats if len(names) > 1 else 1
@@ -209,9 +209,8 @@ def teach_life(
         started = programs.begin(key if place == 0 else stage_key, params)
         if state is not None and method != "anew":
             started = dataclasses.replace(started, params=state.params)
-        state, count, is_cleared = _teach_set(
-            config, programs, stage_key, started, order[place], anchor
-        )
+        names = order[place::-1] if method == "rehearsal" else order[place : place + 1]
+        state, count, is_cleared = _teach_sets(config, programs, stage_key, started, names, anchor)
         steps.append(count * config.steps)
         cleared.append(is_cleared)
         skills.append(_measure_skills(config, programs, key, state.params, order))
@@ -270,18 +269,18 @@ def _pull_weights(params: ArrayTree, anchor: Anchor, strength: Any) -> Any:
     return jax.tree.map(back, params, anchor.params, anchor.weights)
 
 
-def _teach_set(
+def _teach_sets(
     config: LifeConfig,
     programs: Programs,
     key: jax.Array,
     state: TrainState,
-    name: str,
+    names: tuple[str, ...],
     anchor: Anchor | None,
 ) -> tuple[TrainState, int, bool]:
-    """Trains until the set is cleared; returns the state, its updates, and whether it is."""
+    """Trains until these sets are cleared; returns the state, its updates, and whether they are."""
     for count in range(config.updates + 1):
         check_key = jax.random.fold_in(key, 1_000 + count)
-        if _is_cleared(config, programs, check_key, state.params, name):
+        if all(_is_cleared(config, programs, check_key, state.params, name) for name in names):
             return state, count, True
         if count < config.updates:
             state = programs.update(state)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
+from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.evaluation.tables import markdown_table
 from gpicljax.systems.gradual_learning.measures.streams import Streams
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
@@ -37,48 +38,38 @@ def sets_by_table(config: Config) -> dict[str, tuple[str, ...]]:
 
 
 def elsewhere_section(measured: list[dict[str, dict[str, Streams]]], config: Config) -> list[str]:
-    """Returns the summary's tables, all seeds together."""
+    """Returns the summary's tables, over the streams of all seeds."""
     parts = []
     for kind, names in sets_by_table(config).items() if measured else ():
-        numbers = {
-            agent: [
-                shares(measured, kind, agent, slice(place, None, len(names)))
-                for place in range(len(names))
+        agents = [config.learner_name, *config.nulls]
+        head = [f"{agent}: right, %" for agent in agents]
+        leads = [f"{config.learner_name} - {null}" for null in config.nulls]
+        rows = []
+        for place, name in enumerate(names):
+            streams = {
+                agent: jax.tree.map(
+                    lambda *x: np.concatenate([seed[place :: len(names)] for seed in x]),  # noqa: B023
+                    *(jax.tree.map(np.asarray, seed[kind][agent]) for seed in measured),
+                )
+                for agent in agents
+            }
+            right = {
+                agent: x.right.sum((1, 2)) / np.maximum(x.asked.sum((1, 2)), 1)
+                for agent, x in streams.items()
+            }
+            learner = right[config.learner_name]
+            cleared = [int((x.cleared > 0).sum()) for x in streams.values()]
+            cells = [mean_interval(x).percent for x in right.values()]
+            paired = [
+                mean_interval(100 * (learner - right[x])).format("+.1f") for x in config.nulls
             ]
-            for agent in measured[0][kind]
-        }
-        heads = [[f"{agent}: right", "solved", "cleared"] for agent in numbers]
-        rows = [
-            [
-                name,
-                *(
-                    f"{share:.2f}"
-                    for agent_shares in numbers.values()
-                    for share in agent_shares[place]
-                ),
-            ]
-            for place, name in enumerate(names)
-        ]
+            rows.append(
+                [name, *cells, *paired, f"{' / '.join(map(str, cleared))} of {len(learner)}"]
+            )
         parts += [
             f"## {kind}, each alone",
-            "Shares of right answers, of instances that were solved, and of streams in which the "
-            "task set was cleared.",
-            markdown_table(["task set", *sum(heads, [])], rows),
+            "Right answers in %, means over streams, and leads over the nulls on the same streams; "
+            "and how many streams each agent of the first columns cleared.",
+            markdown_table(["task set", *head, *leads, "cleared"], rows),
         ]
     return parts
-
-
-def shares(
-    measured: list[dict[str, dict[str, Streams]]], kind: str, agent: str, places: slice
-) -> tuple[float, float, float]:
-    """Returns the shares of right answers, solved instances and cleared streams, over all seeds."""
-    streams_by_seed = [
-        jax.tree.map(lambda x: np.asarray(x)[places], seed[kind][agent]) for seed in measured
-    ]
-    names = ("right", "asked", "solved", "instances")
-    right, questions, solved, ended = (
-        sum(np.asarray(getattr(streams, name)).sum() for streams in streams_by_seed)
-        for name in names
-    )
-    cleared = np.concatenate([np.asarray(streams.cleared) for streams in streams_by_seed])
-    return right / max(questions, 1), solved / max(ended, 1), float(cleared.mean())

@@ -27,8 +27,9 @@ class Config(LifeConfig, RunConfig):
       last: Task sets that come last.
       targets: Those of which it is asked what the sets before them are worth.
       methods: plain goes on with the same weights. replay mixes streams of earlier sets with those
-        of the new one. elastic pulls weights back to what they were, the more an earlier set
-        depends on them (elastic weight consolidation). anew begins at each set with new weights.
+        of the new one. rehearsal does, too, and goes on until the earlier ones are cleared as well.
+        elastic pulls weights back to what they were, the more an earlier set depends on them
+        (elastic weight consolidation). anew begins at each set with new weights.
     """
 
     free: ClassVar[tuple[str, ...]] = ("preset", "seeds", "methods")

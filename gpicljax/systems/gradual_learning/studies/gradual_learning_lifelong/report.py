@@ -35,16 +35,17 @@ SKILLS = {
     "backward": "backward transfer",
     "forgetting": "forgetting",
     "forward": "forward transfer",
+    "steps": "steps of training",
 }
-"""Measures of a matrix of skills: names in `summary.json`, heads of columns."""
+"""Measures of a life: names in `summary.json`, heads of columns."""
 
 
 def summarise_skills(lives: Sequence[Life]) -> np.ndarray:
-    """Returns the summary of one method's matrices of skills, `float[4, seeds]`, as `SKILLS`."""
+    """Returns the summary of one method's lives, `float[5, seeds]`, as `SKILLS`."""
     columns = []
     for life in lives:
         skill = life.solved.mean(-1)
-        columns.append((skill[-1].mean(), *forgetting(skill[1:], skill[0])))
+        columns.append((skill[-1].mean(), *forgetting(skill[1:], skill[0]), life.steps.sum()))
     return np.transpose(columns)
 
 
@@ -200,8 +201,14 @@ def _matrix_section(skills: Mapping[str, np.ndarray]) -> list[str]:
         "Skill is the share of instances solved with frozen weights. Backward transfer: change "
         "from when a set was learnt to the end. Forgetting: best skill since then, less that at "
         "the end. Forward transfer: skill just before a set is learnt, less that before the first. "
-        "Means over sets, with intervals of 95 % over seeds.",
-        interval_table(["", *SKILLS.values()], skills),
+        "Means over sets, with intervals of 95 % over seeds. Steps are those of a whole life. From "
+        "set to set elastic keeps three numbers for each weight, all others one; replay and "
+        "rehearsal store no streams, but draw new ones of all sets so far.",
+        interval_table(
+            ["", *SKILLS.values()],
+            skills,
+            lambda x: x.format(".2f" if abs(x.mean) <= 1 else ",.0f"),
+        ),
         "![skill in every task set, after every task set](figures/matrix.png)",
     ]
 

@@ -200,21 +200,23 @@ def test_presets_are_what_they_say():
 
 
 def test_training_and_test_have_operands_of_their_own_if_they_are_split():
-    split = dataclasses.replace(PRESETS["beyond"].env, composition="split")
+    split = PRESETS["beyond"].env
     curriculum = Curriculum(("micro11",))
     parts = [split.make(curriculum, test=test).composition for test in (False, True)]
     assert parts == ["train", "test"]
-    whole = PRESETS["beyond"].env
+    whole = dataclasses.replace(split, composition="all")
     assert {whole.make(curriculum, test=test).composition for test in (False, True)} == {"all"}
 
 
 def test_ladders_are_played_elsewhere_and_never_taught():
     beyond = PRESETS["beyond"]
-    assert {*ARITHMETIC_NAMES, *BLOCKS_NAMES} < {*beyond.never_taught}
+    ladders = dataclasses.replace(beyond, elsewhere=("arithmetic", "micro11.chained", "blocks"))
+    assert {*ARITHMETIC_NAMES, *BLOCKS_NAMES} < {*ladders.never_taught}
     assert not {*beyond.never_taught} & {*beyond.taught}
     # Two seeds; runs follow one another, each with all task sets.
     sets, runs = beyond.never_taught[:2], 2
-    config = dataclasses.replace(beyond, elsewhere=sets, runs=runs)
+    whole = dataclasses.replace(beyond.env, composition="all")
+    config = dataclasses.replace(beyond, env=whole, elsewhere=sets, runs=runs)
     right, counts = np.array([[4, 0], [2, 0]]).reshape(4, 1), np.ones((4, 1))
     streams = Streams(
         counts, counts[:, 0] * 0, counts, 0 * counts, counts[..., None] * 8, right[..., None]

@@ -279,8 +279,8 @@ WORDS = (
     "micro9.2",
     "micro9.3",
 )
-# Answers come from the question, not from feedback. What the test asks is not taught: a third of the
-# operands of each operation, relations on any operands of micro12, and a quarter of the pairs.
+# Answers come from the question, not from feedback. What the test asks is not taught: a third of
+# the operands of each operation, relations between operands of micro12, and a quarter of the pairs.
 BEYOND = dataclasses.replace(
     QUICK,
     seeds=3,

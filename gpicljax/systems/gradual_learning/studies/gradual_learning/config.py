@@ -303,14 +303,16 @@ BEYOND = dataclasses.replace(
 # Mappings with long answers and with much that is of no importance. An instance of micro5.18 is
 # some 690 bytes long: what was told has to be there still.
 LONG = dataclasses.replace(
-    QUICK,
-    seeds=3,
-    observations=200_000,
-    hparams=dataclasses.replace(QUICK.hparams, learning_rate=2e-3),
+    BEYOND,
+    observations=400_000,
+    log_lines=10,
+    env=StreamConfig(),
     network=dataclasses.replace(POINTERS, window=768),
     taught=("micro5.7", "micro5.11", *("micro5.14", "micro5.18") * 2),
     curriculum=("micro5.7", "micro5.11", "micro5.14", "micro5.18"),
+    elsewhere=(),
     targets=("micro5.18",),
+    runs=4,
     budget=6_000,
 )
 # The letters' order is that of all streams; the context holds a question and its feedback. Alone,

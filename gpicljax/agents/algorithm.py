@@ -205,9 +205,9 @@ def greedy_agent(
 
 @struct.dataclass
 class Untrained:
-    """The state of a rule: no parameters."""
+    """The state of a rule: parameters that it was given, if any."""
 
-    params: tuple[()]
+    params: ArrayTree
     key: jax.Array
     updates: jax.Array
 
@@ -251,16 +251,18 @@ def algorithm_from_agent(
     config: type = NoSettings,
     multi_agent: bool = False,
     privileged: bool = False,
+    draw: Callable[[jax.Array, Any, Environment], ArrayTree] = lambda key, config, env: (),
 ) -> Algorithm:
     """Returns an entry for an agent with nothing to train, such as an expert.
 
     Args:
       name: as users write it.
-      agent: `(config, env) -> Agent`; it is given no parameters.
+      agent: `(config, env) -> Agent`, over the parameters that `draw` returns.
       fits: see `Algorithm`, as for the others.
       config: likewise.
       multi_agent: likewise.
       privileged: likewise.
+      draw: `(key, config, env) -> params`; by default there are none.
 
     Example:
       >>> from gpicljax.agents.acting import random_agent
@@ -274,7 +276,7 @@ def algorithm_from_agent(
 
         def init(key: jax.Array, hparams: NoSettings, env_params: ArrayTree = None) -> Untrained:
             del hparams, env_params
-            return Untrained((), key, jnp.zeros((), jnp.int32))
+            return Untrained(draw(key, config, vec.env), key, jnp.zeros((), jnp.int32))
 
         built = agent(config, vec.env)
         return Trainer(init, lambda state: (state, {}), lambda greedy=False: built, 0)

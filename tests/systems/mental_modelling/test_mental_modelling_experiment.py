@@ -40,7 +40,16 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
         files = [episode(tmp_path / f"{n}{k}.npz", 10 * n + k) for k in range(2)]
         experiment.main(["load", *files, "--agent", agent, *flags])
     assert load_episodes("data/MountainCar-v0/mine_1").agents == ("mine 1",) * 2
-    small = ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
+    small = [
+        "--reader.updates",
+        "2",
+        "--reader.windows",
+        "40",
+        "--reader.layers",
+        "1",
+        "--reader.width",
+        "8",
+    ]
     small += ["--reader.heads", "1", "--histories", "0", "2", "5", "40", "--no-progress"]
     # A model that is not there is refused before a reader is trained.
     with pytest.raises(SystemExit) as error:
@@ -221,7 +230,16 @@ def test_fetch_is_collected_and_measured(tmp_path, capsys, monkeypatch):
     folder = str(tmp_path / "data" / "agents" / "FetchPush-v4" / "script_expert_0")
     experiment.main(["collect", "--agents", folder, "--episodes", "1", "--out", "more"])
     small = ["--data", "data", "--unseen", "expert 0", "--histories", "3", "--no-progress"]
-    small += ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
+    small += [
+        "--reader.updates",
+        "2",
+        "--reader.windows",
+        "40",
+        "--reader.layers",
+        "1",
+        "--reader.width",
+        "8",
+    ]
     outcome = experiment.main([*small, "--reader.heads", "1", "--other-kinds"])
     assert "| FetchPush-v4 | next action (absolute) |" in capsys.readouterr().out
     figures = {path.name for path in (outcome.run.path / "figures").iterdir()}

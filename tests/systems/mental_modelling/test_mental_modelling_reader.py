@@ -14,6 +14,7 @@ from gpicljax.systems.mental_modelling.data.episodes import (
     episode_from_actions,
     episodes_from_arrays,
     join_episodes,
+    take_episodes,
 )
 from gpicljax.systems.mental_modelling.measures import published, reader
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers, copy_last
@@ -24,7 +25,8 @@ from gpicljax.systems.mental_modelling.measures.reader import (
     train_reader,
 )
 from gpicljax.systems.mental_modelling.measures.results import (
-    best_rule,
+    answers_of_chosen,
+    choose_rules,
     compare,
     count_leads,
     load_rows,
@@ -85,7 +87,7 @@ def test_goals_are_read():
     )
     step_queries = build_queries(walk, "next_action", history=0)
     np.testing.assert_array_equal(step_queries.goal[:, 0], side[step_queries.episode])
-    sizes = ReaderSettings(layers=1, width=8, heads=1, updates=40, batch_size=32)
+    sizes = ReaderSettings(layers=1, width=8, heads=1, updates=40, batch_size=32, windows=400)
     trained_reader = train_reader(jax.random.key(0), walk, sizes)
     assert score_answers(step_queries, reader_answers(trained_reader, step_queries)).accuracy > 0.95
     with pytest.raises(ValueError, match="queries: got 'Walk'"):
@@ -119,7 +121,7 @@ def walks(count, steps, habit, seed):
 
 @pytest.mark.slow
 def test_a_reader_learns_the_task_in_weights_and_the_agent_in_context():
-    settings = ReaderSettings(layers=1, width=32, heads=2, updates=150, batch_size=16)
+    settings = ReaderSettings(layers=1, width=32, heads=2, updates=150, batch_size=16, windows=800)
     trained = train_reader(jax.random.key(0), walks(60, 24, 0.1, 0), settings)
     other_states = walks(30, 24, 0.1, 1)
     states = build_queries(other_states, "next_state", history=3)
@@ -175,6 +177,49 @@ def test_leads_are_paired_and_have_intervals_over_episodes():
     assert count_leads([equal, mixed, dataclasses.replace(equal, null="reader")], "r") == (1, 0, 2)
 
 
+def test_the_null_is_chosen_on_other_episodes_of_the_same_agent():
+    """One agent repeats its action, one alternates, and neither episode decides on itself."""
+    steps = np.arange(12)
+    walks = [episode_from_actions(steps // 6 % 2)] * 3 + [episode_from_actions(steps % 2)] * 4
+    agents = ("stays",) * 3 + ("turns",) * 3 + ("stays",)
+    both = dataclasses.replace(join_episodes(*walks), agents=agents)
+    queries = [build_queries(both, "next_action", history=n, first=2) for n in (0, 2)]
+    answers = [baseline_answers(x) for x in queries]
+    rules = choose_rules(queries, answers, both.agents)
+    assert rules[:3] == ("copy last",) * 3 and rules[6] == "copy last"
+    assert len({*rules[3:6]}) == 1 and rules[3] != "copy last"
+    picked = answers_of_chosen(queries[1], answers[1], rules)
+    for rule, number in zip(rules, range(7), strict=True):
+        mine = queries[1].episode == number
+        np.testing.assert_array_equal(picked.values[mine], answers[1][rule].values[mine])
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_training_and_asking_show_the_same(number):
+    """What a reader sees at a position of a window is what it sees of the query there."""
+    rng = np.random.default_rng(number)
+    walks = [episode_from_actions(rng.uniform(-1, 1, 9), rng.normal(size=(9, 2))) for _ in range(3)]
+    task, data = reader._prepare_windows(join_episodes(*walks), 4, 40)
+    windows = reader._draw_windows(join_episodes(*walks), 40)
+    question = reader._READER_QUESTIONS[number]
+    for n in range(number, 40, 4):
+        history = int(windows.length[n]) - 1 - (number != 0)
+        if history < 0 or not reader._is_asked(number, history + 1, data["last"][n])[history]:
+            continue
+        cut = take_episodes(windows, [n])
+        queries = build_queries(cut, question, history=history, first=history)
+        asked = reader._window_inputs(task, queries, 11)
+        x = {name: values[n] for name, values in data.items()}
+        trained = reader._make_tokens(number, x, reader._is_asked(number, 41, x["last"]))
+        shown = reader._make_tokens(
+            number,
+            {name: values[0] for name, values in asked.items()},
+            reader._is_asked(number, 11, history),
+        )
+        np.testing.assert_allclose(trained[history], shown[history], atol=1e-5)
+        np.testing.assert_array_equal(x["rules"][history], reader._rule_codes(task, queries)[0])
+
+
 def test_rows_are_kept_and_compared(tmp_path):
     rng = np.random.default_rng(0)
     car = episode_from_actions(
@@ -188,10 +233,11 @@ def test_rows_are_kept_and_compared(tmp_path):
     ]
     queries = [build_queries(car, "next_action", history=n, first=4) for n in (0, 2, 4)]
     answers = [baseline_answers(step_queries) for step_queries in queries]
-    null = best_rule(queries)
+    rules = choose_rules(queries, answers, car.agents)
+    (null,) = rules
     pairs = {
         name: [
-            (q, answers_by_name[name], answers_by_name[null])
+            (q, answers_by_name[name], answers_of_chosen(q, answers_by_name, rules))
             for q, answers_by_name in zip(queries, answers, strict=True)
         ]
         for name in answers[0]
@@ -209,8 +255,6 @@ def test_rows_are_kept_and_compared(tmp_path):
     assert own.null == null == first.answerer
     assert own.lead == pytest.approx(own.accuracy - first.accuracy) and first.lead == 0
     assert published.best_language_model("MountainCar-v0", "next_action") == ("Llama3-70b", 0.8706)
-    with pytest.raises(ValueError, match="query_sets: got 'no history'; accepted: queries with"):
-        best_rule(queries[:1])
     assert compare(pairs["majority"][:1], "majority", null) is None
     body = json.loads((tmp_path / "results.json").read_text())
     del body["comparisons"]  # a file of an earlier version

@@ -21,7 +21,7 @@ from gpicljax.typing import ArrayTree
 
 # A bound in single precision may lie this much, relatively, beyond the same in double precision.
 _SLACK = 1e-6
-_PER_STEP = ("states", "actions", "rewards", "achieved_goals", "desired_goals")
+PER_STEP = ("states", "actions", "rewards", "achieved_goals", "desired_goals")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Episodes:
         within = bool(np.all((self.length >= 1) & (self.length <= batch[1])))
         check(within, "length", self.length, f"integers from 1 to {batch[1]}")
         check(np.isfinite(self.returns).all(), "returns", self.returns, "finite numbers")
-        for name in _PER_STEP:
+        for name in PER_STEP:
             values = getattr(self, name)
             if values is not None:
                 self._check_steps(name, np.isfinite(values), "finite numbers")
@@ -341,7 +341,7 @@ def join_episodes(*parts: Episodes) -> Episodes:
             "the same in all parts",
         )
         fields[name] = parts_values[0]
-    for name in _PER_STEP:
+    for name in PER_STEP:
         parts_values = [getattr(part, name) for part in parts]
         values = [x for x in parts_values if x is not None]
         check(len(values) in (0, len(parts)), name, len(values), "in all parts or in none")
@@ -386,7 +386,7 @@ def take_episodes(episodes: Episodes, indices: Any) -> Episodes:
         )
         numbers = indices
     check(fits, "indices", indices, f"integers from 0 to {count - 1}, or bool[{count}] with a True")
-    same = {name: getattr(episodes, name) for name in (*_PER_STEP, "length", "returns")}
+    same = {name: getattr(episodes, name) for name in (*PER_STEP, "length", "returns")}
     picked: dict[str, Any] = {n: x if x is None else x[numbers] for n, x in same.items()}
     for name in ("agents", "checkpoints"):
         picked[name] = tuple(getattr(episodes, name)[n] for n in numbers)

@@ -101,6 +101,36 @@ def elements_figure(
     return _finish_figure(figure, panels, rows, title)
 
 
+def amounts_figure(amounts: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+    """Draws leads over the null by the number of agents read, with a line for each of kinds.
+
+    Args:
+      amounts: by task, readers with `kinds`, `agents` and `lead`: each is a point, and lines go
+        through means.
+    """
+    figure, panels = _panels([*amounts], [*amounts])
+    kinds = sorted({cell["kinds"] for cells in amounts.values() for cell in cells})
+    counts = sorted({cell["agents"] for cells in amounts.values() for cell in cells})
+    for axes, cells in zip(panels, amounts.values(), strict=True):
+        for number, colour in zip(kinds, style.colours(len(kinds)), strict=True):
+            leads: dict[float, list[float]] = {}
+            for cell in cells:
+                if cell["kinds"] == number:
+                    leads.setdefault(np.log2(cell["agents"]), []).append(cell["lead"])
+            means = [float(np.mean(x)) for x in leads.values()]
+            axes.plot([*leads], means, color=colour, linewidth=1.6, label=f"kinds read: {number}")
+            for place, values in leads.items():
+                axes.plot([place] * len(values), values, ".", color=colour, markersize=4)
+        axes.axhline(0, color=style.MUTED, linewidth=1.0, linestyle=(0, (4, 3)))
+        axes.set_ylim(auto=True)
+        axes.autoscale(axis="y")
+        axes.set_xticks([float(np.log2(n)) for n in counts], [str(n) for n in counts])
+        style.name_axes(axes, "agents read", "", axes.get_title(loc="left") or None)
+    style.title_figure(figure, "Lead over the null on agents of a kind that was left out")
+    _legend(figure, panels[0])
+    return figure
+
+
 def grouped_bars(
     groups: Mapping[str, Mapping[str, float]],
     *,

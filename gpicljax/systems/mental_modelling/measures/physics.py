@@ -18,8 +18,12 @@ import numpy as np
 
 from gpicljax.checks import check
 from gpicljax.registration import id_without_version
-from gpicljax.spaces import Box, Discrete
-from gpicljax.systems.mental_modelling.measures.baselines import ridge
+from gpicljax.spaces import Discrete
+from gpicljax.systems.mental_modelling.measures.baselines import (
+    baseline_answers,
+    ridge,
+    vote_answers,
+)
 from gpicljax.systems.mental_modelling.measures.questions import (
     Queries,
     change_class,
@@ -104,9 +108,18 @@ COORDINATES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 def is_lawful(queries: Queries) -> bool:
     """Returns whether `physics_answers` has a law for a task and question."""
     name = id_without_version(queries.environment)
-    if queries.question == "next_action":
-        return name in COORDINATES
-    return name in LAWS and queries.question != "argue"
+    return name in (COORDINATES if queries.question in ("next_action", "argue") else LAWS)
+
+
+def answers_of_rules(queries: Queries) -> dict[str, Answers]:
+    """Returns the answers of every rule that goes with the question, with physics where it applies.
+
+    With less history than a law needs, physics says what regression does.
+    """
+    rules = baseline_answers(queries)
+    if is_lawful(queries):
+        rules["physics"] = physics_answers(queries) or rules["ridge regression"]
+    return rules
 
 
 def physics_answers(queries: Queries) -> Answers | None:
@@ -126,10 +139,12 @@ def physics_answers(queries: Queries) -> Answers | None:
       1.0
     """
     name = id_without_version(queries.environment)
-    if queries.question == "next_action":
-        return _feedback_answers(queries, COORDINATES.get(name))
     if not is_lawful(queries):
         return None
+    if queries.question == "argue":
+        return vote_answers(queries, lambda asked: _feedback_answers(asked, COORDINATES[name]))
+    if queries.question == "next_action":
+        return _feedback_answers(queries, COORDINATES[name])
     law = LAWS[name]
     states, actions = queries.past_states, queries.past_actions
     if queries.state is not None:
@@ -194,12 +209,8 @@ def _action_answers(queries: Queries, predictions: np.ndarray) -> Answers:
     return Answers(values[:, None], np.ones(len(values), bool))
 
 
-def _feedback_answers(
-    queries: Queries, coordinates: Callable[[np.ndarray], np.ndarray] | None
-) -> Answers | None:
+def _feedback_answers(queries: Queries, coordinates: Callable[[np.ndarray], np.ndarray]) -> Answers:
     """Answers with linear feedback in the right coordinates."""
-    if coordinates is None or not isinstance(queries.action_space, Box):
-        return None
     assert queries.state is not None
     check(queries.num_states is None, "queries.num_states", queries.num_states, "None")
     in_coordinates = dataclasses.replace(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,16 +24,18 @@ import numpy as np
 from gpicljax.agents import sequence
 from gpicljax.checks import Count, Rate, check, check_fields
 from gpicljax.networks.contract import Network, as_network
+from gpicljax.networks.layers import Linear, default_float, scaled_uniform
 from gpicljax.networks.transformer import Transformer
 from gpicljax.networks.vectors import VectorModel
 from gpicljax.spaces import Box, Discrete
-from gpicljax.systems.mental_modelling.data.episodes import Episodes
-from gpicljax.systems.mental_modelling.measures.baselines import vote_answers
+from gpicljax.systems.mental_modelling.data.episodes import PER_STEP, Episodes, take_episodes
+from gpicljax.systems.mental_modelling.measures.baselines import BASELINES, vote_answers
+from gpicljax.systems.mental_modelling.measures.physics import answers_of_rules
 from gpicljax.systems.mental_modelling.measures.questions import (
     ACTION_QUESTIONS,
     BINS,
     Queries,
-    change_class,
+    build_queries,
     from_bins,
     round_numbers,
     take_queries,
@@ -42,6 +45,8 @@ from gpicljax.systems.mental_modelling.measures.scoring import Answers
 from gpicljax.typing import ArrayTree
 
 _READER_QUESTIONS = ("next_action", "last_action", "next_state", "last_state")
+RULES = (*BASELINES, "physics")
+"""Rules whose answers a reader knows beside the history."""
 _WINDOW_LENGTH = 41
 _WINDOW_LENGTHS = (4, 11, _WINDOW_LENGTH)
 
@@ -57,6 +62,7 @@ class ReaderSettings:
       updates: of the sequence trainer.
       batch_size: sequences of an update, of 41 steps each.
       learning_rate: at its peak; it falls like a cosine.
+      windows: pieces of episodes that are drawn once, for each of which rules answer as well.
 
     Example:
       >>> ReaderSettings(updates=10).width
@@ -69,6 +75,7 @@ class ReaderSettings:
     updates: Count = 600
     batch_size: Count = 32
     learning_rate: Rate = 2e-3
+    windows: Count = 6_000
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -156,10 +163,9 @@ def train_readers(
     A study passes a `jit` that refuses what does not fit into memory.
     """
     settings = settings or ReaderSettings()
-    task, data = _prepare_episodes(episodes, decimals)
-    actions, states = task.action_answers, task.state_answers
-    outputs = int(np.prod(actions) + np.prod(states))
-    network = _make_network(settings.layers, settings.width, settings.heads, outputs)
+    task, data = _prepare_windows(episodes, decimals, settings.windows)
+    shapes = task.action_answers, task.state_answers
+    network = _make_network(settings.layers, settings.width, settings.heads, shapes)
     config = sequence.SequenceConfig(batch_size=settings.batch_size, schedule="cosine")
     hparams = sequence.SequenceHParams(
         learning_rate=settings.learning_rate,
@@ -169,7 +175,7 @@ def train_readers(
     trainer = sequence.make(
         config,
         network,
-        functools.partial(_sample_sequences, task),
+        _sample_sequences,
         [_loss("actions", task, 0), _loss("states", task, 1)],
         length=_WINDOW_LENGTH,
     )
@@ -189,11 +195,63 @@ def train_readers(
     ]
 
 
+class _ReaderModel(VectorModel):
+    """A transformer over tokens, whose logits and the answers of rules are added by weight.
+
+    Attributes:
+      shapes: entries and choices of each kind of answer.
+    """
+
+    shapes: tuple[tuple[int, int], ...]
+
+    def setup(self) -> None:
+        """The transformer's layers, and the weights of rules."""
+        super().setup()
+        self.trust = Linear(self.codes, scaled_uniform(), default_float())
+
+    @property
+    def codes(self) -> int:
+        """Returns the number of entries that all rules answer with."""
+        return len(RULES) * sum(entries for entries, _ in self.shapes)
+
+    def unroll(self, carry: Any, inputs: jax.Array, starts: jax.Array | None) -> tuple[Any, Any]:
+        """Tokens and rules' answers `[T, B, F]` -> float `[T, B, O]`, and the carry."""
+        tokens, codes = jnp.split(inputs, [inputs.shape[-1] - self.codes], -1)
+        features, carry = self.core.unroll(carry, self.read(tokens), starts)
+        return self.weigh(features, codes), carry
+
+    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[Any, Any]:
+        """Tokens and rules' answers `[B, F]` -> float `[B, O]`, and the carry."""
+        tokens, codes = jnp.split(inputs, [inputs.shape[-1] - self.codes], -1)
+        features, carry = self.core.step(carry, self.read(tokens), start)
+        return self.weigh(features, codes), carry
+
+    def weigh(self, features: jax.Array, codes: jax.Array) -> jax.Array:
+        """Returns logits `[..., O]` from what was read and the rules' answers, -1 for none."""
+        batch = features.shape[:-1]
+        ends = list(itertools.accumulate(entries for entries, _ in self.shapes))[:-1]
+        codes = codes.astype(jnp.int32).reshape(*batch, len(RULES), -1)
+        answers = [
+            jax.nn.one_hot(part, choices)
+            for part, (_, choices) in zip(jnp.split(codes, ends, -1), self.shapes, strict=True)
+        ]
+        seen = [features, *(answer.reshape(*batch, -1) for answer in answers)]
+        weights = self.trust(jnp.concatenate(seen, -1)).reshape(codes.shape)
+        votes = [
+            (part[..., None] * answer).sum(-3).reshape(*batch, -1)
+            for part, answer in zip(jnp.split(weights, ends, -1), answers, strict=True)
+        ]
+        return self.write(features) + jnp.concatenate(votes, -1)
+
+
 @functools.cache
-def _make_network(layers: int, width: int, heads: int, outputs: int) -> Network:
+def _make_network(
+    layers: int, width: int, heads: int, shapes: tuple[tuple[int, int], ...]
+) -> Network:
     """Returns one network for all readers of these sizes, so that their answers are one program."""
     core = Transformer(layers, width, heads, capacity=_WINDOW_LENGTH)
-    return as_network(VectorModel(core, outputs, width))
+    outputs = sum(entries * choices for entries, choices in shapes)
+    return as_network(_ReaderModel(core, outputs, width, shapes))
 
 
 def reader_answers(reader: TrainedReader, queries: Queries) -> Answers:
@@ -227,6 +285,7 @@ def reader_answers(reader: TrainedReader, queries: Queries) -> Answers:
         return vote_answers(queries, functools.partial(reader_answers, reader))
     length = min(size for size in _WINDOW_LENGTHS if size > queries.history)
     inputs = _window_inputs(task, queries, length)
+    inputs["rules"] = _rule_codes(task, queries)
     parts, size = [], 256
     for start in range(0, len(queries.truth), size):
         block_inputs = {
@@ -284,30 +343,108 @@ def answers_of_readers(
     return Answers(values, parsed)
 
 
+# Rules -------------------------------------------------------------------------------------------
+
+
+def _rule_codes(task: _TaskScales, queries: Queries) -> np.ndarray:
+    """Returns the answers of rules as inputs, float `[Q, R E]`: choices, -1 for none."""
+    if queries.form == "absolute":
+        queries = dataclasses.replace(queries, form="bins")
+    answers = answers_of_rules(queries)
+    actions, states = task.action_answers[0], task.state_answers[0]
+    is_action = queries.question in ACTION_QUESTIONS
+    entries = slice(0, actions) if is_action else slice(actions, actions + states)
+    codes = np.full((len(queries.truth), len(RULES), actions + states), -1, np.float32)
+    for number, name in enumerate(RULES):
+        if name in answers:
+            codes[:, number, entries] = answers[name].values
+    return codes.reshape(len(codes), -1)
+
+
+def _draw_windows(episodes: Episodes, count: int) -> Episodes:
+    """Returns pieces of episodes, of 42 steps or less; each agent is drawn as often."""
+    rng = np.random.default_rng(0)
+    names, agents = np.unique(episodes.agents, return_inverse=True)
+    steps = np.bincount(agents, episodes.length, len(names))
+    shares = episodes.length / steps[agents] / len(names)
+    numbers = rng.choice(len(shares), count, p=shares)
+    length = episodes.length[numbers]
+    start = np.maximum(rng.integers(-_WINDOW_LENGTH // 2, length), 0)
+    last = episodes.rewards.shape[1] - 1
+    at = numbers[:, None], np.minimum(start[:, None] + np.arange(_WINDOW_LENGTH + 1), last)
+    arrays = {name: getattr(episodes, name) for name in PER_STEP}
+    return dataclasses.replace(
+        episodes,
+        **{name: x if x is None else x[at] for name, x in arrays.items()},
+        length=np.minimum(length - start, _WINDOW_LENGTH + 1),
+        returns=episodes.returns[numbers],
+        agents=tuple(episodes.agents[n] for n in numbers),
+        checkpoints=tuple(episodes.checkpoints[n] for n in numbers),
+    )
+
+
 # Tokens ------------------------------------------------------------------------------------------
 
 
-def _prepare_episodes(
-    episodes: Episodes, decimals: int
+def _prepare_windows(
+    episodes: Episodes, decimals: int, count: int
 ) -> tuple[_TaskScales, dict[str, jax.Array]]:
-    """Returns sizes and scales, and the arrays that sequences are drawn from."""
-    is_step, space = episodes.is_step, episodes.action_space
-    states = episodes.states if episodes.num_states else round_numbers(episodes.states, decimals)
-    after = np.concatenate([states[:, 1:], states[:, -1:]], 1)
-    goals = episodes.desired_goals
+    """Returns sizes and scales, and windows of episodes with a question for each."""
+    task = _measure_scales(episodes, decimals)
+    windows = _draw_windows(episodes, count)
+    numbers = np.arange(count) % len(_READER_QUESTIONS)
+    last = np.arange(count) // len(_READER_QUESTIONS) % 2
+    shape = count, _WINDOW_LENGTH
+    entries = [task.action_answers[0], task.state_answers[0]]
+    rules = np.full((*shape, len(RULES) * sum(entries)), -1, np.float32)
+    targets = [np.full((*shape, size), -1, np.int32) for size in entries]
+    for number, question in enumerate(_READER_QUESTIONS):
+        is_state_question = question not in ACTION_QUESTIONS
+        for history in range(_WINDOW_LENGTH):
+            # The query at this position alone, of windows that are long enough for it.
+            steps = history + 1 + (number != 0)
+            is_asked = _is_asked(number, history + 1, last[:, None])[:, -1]
+            chosen = np.flatnonzero((numbers == number) & (windows.length >= steps) & is_asked)
+            if not chosen.size:
+                continue
+            cut = take_episodes(windows, chosen)
+            cut = dataclasses.replace(cut, length=np.full(len(chosen), steps))
+            queries = build_queries(cut, question, history=history, decimals=decimals)
+            rules[chosen, history] = _rule_codes(task, queries)
+            targets[is_state_question][chosen, history] = queries.truth
+    states = windows.states if task.num_states else round_numbers(windows.states, decimals)
+    actions, goals = windows.actions, windows.desired_goals
+    if isinstance(task.action_space, Box):
+        actions = round_numbers(actions, decimals)
     goals = None if goals is None else round_numbers(goals, decimals)
+    arrays = {
+        **_scale_inputs(task, states, actions, round_numbers(windows.rewards, decimals)),
+        "goal": _scale_goals(task, goals, states.shape[:2]),
+        "number": numbers,
+        "last": last,
+        "rules": rules,
+        "actions": targets[0],
+        "states": targets[1],
+    }
+    for name in ("done", "paid", "goal"):
+        arrays[name] = arrays[name][:, :_WINDOW_LENGTH]
+    return task, {name: jnp.asarray(x) for name, x in arrays.items()}
+
+
+def _measure_scales(episodes: Episodes, decimals: int) -> _TaskScales:
+    """Returns sizes and scales of a task."""
+    is_step, goals = episodes.is_step, episodes.desired_goals
+    dims, mean, scale, step = 1, np.zeros(1), np.ones(1), np.ones(1)
     if episodes.num_states is None:
-        change = change_class(states, after)
-        flat, moved = states[is_step], (after - states)[:, :-1][is_step[:, 1:]]
-        mean, scale = flat.mean(0), np.maximum(flat.std(0), 1e-6)
+        states = round_numbers(episodes.states, decimals)
+        flat, moved = states[is_step], np.diff(states, axis=1)[is_step[:, 1:]]
+        dims, mean, scale = states.shape[-1], flat.mean(0), np.maximum(flat.std(0), 1e-6)
         # Most changes are of this size; few may be huge.
         step = np.maximum(np.abs(moved).mean(0) if len(moved) else scale, 10.0**-decimals)
-        dims, previous, following = states.shape[-1], change, change
-    else:
-        dims, mean, scale, step = 1, np.zeros(1), np.ones(1), np.ones(1)
-        previous, following = states[..., None], after[..., None]
-    task = _TaskScales(
-        space,
+    if goals is not None:
+        goals = round_numbers(goals, decimals)[is_step]
+    return _TaskScales(
+        episodes.action_space,
         episodes.num_states,
         dims,
         decimals,
@@ -315,25 +452,8 @@ def _prepare_episodes(
         scale,
         step,
         float(max(np.abs(episodes.rewards[is_step]).mean(), 1e-6)),
-        None
-        if goals is None
-        else (goals[is_step].mean(0), np.maximum(goals[is_step].std(0), 1e-6)),
+        None if goals is None else (goals.mean(0), np.maximum(goals.std(0), 1e-6)),
     )
-    actions = (
-        episodes.actions if isinstance(space, Discrete) else round_numbers(episodes.actions, 4)
-    )
-    answers = actions.reshape(*is_step.shape, -1)
-    if isinstance(space, Box):
-        answers = to_bins(answers, space.low, space.high, decimals)
-    arrays = {
-        **_scale_inputs(task, states, actions, round_numbers(episodes.rewards, decimals)),
-        "goal": _scale_goals(task, goals, is_step.shape),
-        "answers": answers.astype(np.int32),
-        "previous": previous.astype(np.int32),
-        "following": following.astype(np.int32),
-        "length": episodes.length.astype(np.int32),
-    }
-    return task, {name: jnp.asarray(x) for name, x in arrays.items()}
 
 
 def _scale_inputs(
@@ -429,37 +549,20 @@ def _make_tokens(number: jax.Array, x: dict[str, jax.Array], is_asked: jax.Array
     return jnp.concatenate(parts, -1)
 
 
-def _is_asked(number: Any, count: int, last: Any) -> jax.Array:
+def _is_asked(number: Any, count: int, last: Any) -> Any:
     """Returns where a question is asked: `last_state` at every second position from `last`."""
-    return (number != _READER_QUESTIONS.index("last_state")) | ((jnp.arange(count) - last) % 2 == 0)
+    return (number != _READER_QUESTIONS.index("last_state")) | ((np.arange(count) - last) % 2 == 0)
 
 
-def _sample_sequences(task: _TaskScales, keys: jax.Array, data: Any) -> sequence.Sequences:
-    """Draws a piece of an episode for each key, with one question all along it."""
-    weights = jnp.log(data["length"].astype(jnp.float32))
+def _sample_sequences(keys: jax.Array, data: Any) -> sequence.Sequences:
+    """Draws a window for each key, with its question all along it."""
 
     def piece(key: jax.Array) -> tuple[Any, Any]:
-        episode_key, start_key, question_key, parity_key = jax.random.split(key, 4)
-        n = jax.random.categorical(episode_key, weights)
-        number = jax.random.randint(question_key, (), 0, len(_READER_QUESTIONS))
-        length = data["length"][n]
-        start = jnp.maximum(jax.random.randint(start_key, (), -_WINDOW_LENGTH // 2, length), 0)
-        place = start + jnp.arange(_WINDOW_LENGTH + 1)
-        steps = jnp.minimum(place, data["paid"].shape[1] - 1)
-        x = {name: data[name][n][steps] for name in ("seen", "moved", "jumped")}
-        x |= {name: data[name][n][steps[:-1]] for name in ("done", "paid", "goal")}
-        is_asked = _is_asked(number, _WINDOW_LENGTH, jax.random.randint(parity_key, (), 0, 2))
-        is_answered = is_asked & (place[:-1] < length - (number != 0))
-        is_action_question = number < 2
-        is_last_state = number == _READER_QUESTIONS.index("last_state")
-        states = jnp.where(is_last_state, data["previous"][n], data["following"][n])[steps[:-1]]
-        targets = (
-            jnp.where(
-                (is_answered & is_action_question)[:, None], data["answers"][n][steps[:-1]], -1
-            ),
-            jnp.where((is_answered & ~is_action_question)[:, None], states, -1),
-        )
-        return _make_tokens(number, x, is_asked), targets
+        n = jax.random.randint(key, (), 0, data["number"].shape[0])
+        x = {name: values[n] for name, values in data.items()}
+        is_asked = _is_asked(x["number"], _WINDOW_LENGTH, x["last"])
+        tokens = _make_tokens(x["number"], x, is_asked)
+        return jnp.concatenate([tokens, x["rules"]], -1), (x["actions"], x["states"])
 
     inputs, targets = jax.vmap(piece, out_axes=1)(keys)
     return sequence.Sequences(inputs, None, targets)
@@ -518,7 +621,9 @@ def _answer_logits(
     count = inputs["paid"].shape[1]
 
     def tokens_of_query(x: dict[str, jax.Array]) -> jax.Array:
-        return _make_tokens(number, x, _is_asked(number, count, x["last"]))
+        tokens = _make_tokens(number, x, _is_asked(number, count, x["last"]))
+        # Only what rules answer to the query itself is of use.
+        return jnp.concatenate([tokens, jnp.broadcast_to(x["rules"], (count, x["rules"].size))], -1)
 
     tokens = jax.vmap(tokens_of_query, out_axes=1)(inputs)
     outputs, _ = network.unroll(params, None, tokens, None)

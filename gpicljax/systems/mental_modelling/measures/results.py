@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.reading import read_json
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, take_episodes
-from gpicljax.systems.mental_modelling.measures.baselines import BASELINES, baseline_answers
+from gpicljax.systems.mental_modelling.measures.baselines import BASELINES
 from gpicljax.systems.mental_modelling.measures.questions import (
     Queries,
     Question,
@@ -314,21 +314,54 @@ def pool_readers(
     )
 
 
-def best_rule(query_sets: Sequence[Queries]) -> str:
-    """Returns the rule without training that is right most often, over all queries with history.
+def choose_rules(
+    sized_queries: Sequence[Queries],
+    sized_answers: Sequence[Mapping[str, Answers]],
+    agents: Sequence[str],
+) -> tuple[str, ...]:
+    """Returns for each episode the rule that is right most often on its agent's other episodes.
 
-    Choose it on other queries than those on which answerers are compared with it.
+    Queries without a history do not count, where there are others. An agent's only episode has
+    the rule of all other episodes, and one that is alone its own.
 
-    Raises:
-      ValueError: if nothing is asked with a history.
+    Args:
+      sized_queries: the same queries in each size of history.
+      sized_answers: the answers of rules to each of them, by name.
+      agents: the name of each episode's agent.
     """
-    scores: dict[str, list[float]] = {}
-    for queries in query_sets:
-        if queries.history > 0:
-            for name, answers in baseline_answers(queries).items():
-                scores.setdefault(name, []).append(score_answers(queries, answers).accuracy)
-    check(bool(scores), "query_sets", "no history", "queries with a history")
-    return max(scores, key=lambda name: float(np.mean(scores[name])))
+    with_history = [n for n, queries in enumerate(sized_queries) if queries.history > 0]
+    chosen = with_history or [*range(len(sized_queries))]
+    names = [*sized_answers[0]]
+    right = np.mean(
+        [
+            [score_answers(sized_queries[n], sized_answers[n][name]).right for name in names]
+            for n in chosen
+        ],
+        0,
+    )
+    episode = sized_queries[0].episode
+    agent_of_query = np.asarray(agents)[episode]
+    rules = []
+    for number, agent in enumerate(agents):
+        is_other = episode != number
+        fitting = next(
+            mask
+            for mask in ((agent_of_query == agent) & is_other, is_other, episode >= 0)
+            if mask.any()
+        )
+        rules.append(names[right[:, fitting].mean(1).argmax()])
+    return tuple(rules)
+
+
+def answers_of_chosen(
+    queries: Queries, answers: Mapping[str, Answers], rules: Sequence[str]
+) -> Answers:
+    """Returns the answers of each episode's rule."""
+    rule_of_query = np.asarray(rules)[queries.episode]
+    values = np.array(answers[rules[0]].values)
+    for name in {*rules}:
+        values = np.where((rule_of_query == name)[:, None], answers[name].values, values)
+    return Answers(values, np.ones(len(values), bool))
 
 
 def compare(

@@ -45,6 +45,8 @@ class Config(TrainingConfig):
       skill: A word in their names; all skills where no name has it.
       other_kinds: Whether each kind of agents, the first word of their names, is asked about with a
         reader that has seen none of its kind, too.
+      amounts: Whether readers of fewer agents and kinds, without the kind that is asked about, are
+        trained, too.
       queries: Queries of each question, at most.
       decimals: To which everything is rounded.
       reader: The transformer in weights; its updates.
@@ -60,6 +62,7 @@ class Config(TrainingConfig):
     unseen: str = " 0"
     skill: str = "expert"
     other_kinds: bool = False
+    amounts: bool = False
     queries: Count = 600
     decimals: Annotated[int, Range(0, 8)] = 4
     reader: ReaderSettings = ReaderSettings()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 
 from gpicljax.evaluation.records import ICLRecord, icl_record
@@ -18,27 +16,26 @@ from gpicljax.llm.budget import Ledger
 from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.run_directory import RunDirectory
-from gpicljax.runtime import Program, RunResult, named_key, run_experiment
-from gpicljax.runtime.dry_run import within_memory
-from gpicljax.systems.mental_modelling.data.episodes import Episodes, take_episodes
-from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
-from gpicljax.systems.mental_modelling.measures.physics import is_lawful, physics_answers
+from gpicljax.runtime import Program, RunResult, run_experiment
+from gpicljax.systems.mental_modelling.data.episodes import Episodes
+from gpicljax.systems.mental_modelling.measures.physics import answers_of_rules
 from gpicljax.systems.mental_modelling.measures.questions import Queries
 from gpicljax.systems.mental_modelling.measures.reader import (
     TrainedReader,
     answers_of_readers,
     reader_answers,
-    train_readers,
 )
 from gpicljax.systems.mental_modelling.measures.results import (
     Comparison,
     QuestionResult,
-    best_rule,
+    answers_of_chosen,
+    choose_rules,
     compare,
     pool_readers,
     result_row,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
+from gpicljax.systems.mental_modelling.studies.mental_modelling.amounts import leads_by_amount
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PRESETS, Config
 from gpicljax.systems.mental_modelling.studies.mental_modelling.language_answers import (
     describe_language_model,
@@ -53,7 +50,17 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.queries import (
     take_long_enough,
     tasks_of,
 )
-from gpicljax.systems.mental_modelling.studies.mental_modelling.report import OTHER_KINDS, report
+from gpicljax.systems.mental_modelling.studies.mental_modelling.report import (
+    NULL,
+    OTHER_KINDS,
+    report,
+)
+from gpicljax.systems.mental_modelling.studies.mental_modelling.training import (
+    OtherKindReaders,
+    kind_of,
+    train_other_kind_readers,
+    train_seeds,
+)
 from gpicljax.systems.mental_modelling.studies.mental_modelling_data.program import collect, load
 from gpicljax.systems.mental_modelling.studies.mental_modelling_review.program import review
 
@@ -96,70 +103,16 @@ def build(config: Config) -> Program:
     )
 
 
-def kind_of(name: str) -> str:
-    """Returns the kind of an agent, by its name."""
-    return name.partition(" ")[0]
-
-
-def keys_of(config: Config, name: str) -> list[jax.Array]:
-    """Returns a key for each seed's reader."""
-    root = named_key(config.seed, name)
-    return [jax.random.fold_in(root, np.uint32(n)) for n in range(config.seeds)]
-
-
-def _jit_within_memory(function: Callable[..., Any]) -> Callable[..., Any]:
-    return within_memory(jax.jit(function), "the training of a reader")
-
-
-class OtherKindReaders(NamedTuple):
-    """Readers that have each seen all kinds of agents but one.
-
-    Attributes:
-      readers: of each seed, one for each kind that is asked about.
-      reader_numbers: `int[N]`, number of the reader that is asked about each episode.
-    """
-
-    readers: list[list[TrainedReader]]
-    reader_numbers: np.ndarray
-
-
-def train_other_kind_readers(
-    config: Config, name: str, training_episodes: Episodes, test_episodes: Episodes
-) -> OtherKindReaders | None:
-    """Trains readers without one kind each; returns None if one of them would have no agents."""
-    kinds = list(dict.fromkeys(map(kind_of, test_episodes.agents)))
-    is_other_kind = [
-        np.array([kind_of(agent) != kind for agent in training_episodes.agents]) for kind in kinds
-    ]
-    if not all(mask.any() for mask in is_other_kind):
-        return None
-    trained = [
-        train_readers(
-            keys_of(config, f"{name} without {kind}"),
-            take_episodes(training_episodes, mask),
-            config.reader,
-            decimals=config.decimals,
-            jit=_jit_within_memory,
-        )
-        for kind, mask in zip(kinds, is_other_kind, strict=True)
-    ]
-    readers = [list(seed_readers) for seed_readers in zip(*trained, strict=True)]
-    return OtherKindReaders(
-        readers, np.array([kinds.index(kind_of(agent)) for agent in test_episodes.agents])
-    )
-
-
 def answers_of_all(
     queries: Queries,
+    rule_answers: Mapping[str, Answers],
+    rules: Sequence[str],
     readers: Sequence[TrainedReader] = (),
     other_kind_readers: OtherKindReaders | None = None,
 ) -> dict[str, list[Answers]]:
-    """Returns the answers of rules, one each, and of readers, one for each seed."""
-    rules = baseline_answers(queries)
-    if is_lawful(queries):
-        # With less history than a law needs, what regression says.
-        rules["physics"] = physics_answers(queries) or rules["ridge regression"]
-    answers_by_name = {name: [answers] for name, answers in rules.items()}
+    """Returns the answers of rules and the null, one each, and of readers, one for each seed."""
+    answers_by_name = {name: [answers] for name, answers in rule_answers.items()}
+    answers_by_name[NULL] = [answers_of_chosen(queries, rule_answers, rules)]
     if readers:
         answers_by_name["reader"] = [reader_answers(reader, queries) for reader in readers]
     if other_kind_readers is not None:
@@ -169,20 +122,6 @@ def answers_of_all(
             for seed_readers in other_kind_readers.readers
         ]
     return answers_by_name
-
-
-def nulls_of(
-    config: Config, training_episodes: Episodes | None, sizes: tuple[int, ...]
-) -> Iterator[str | None]:
-    """Yields the best rule for each question and form, chosen on agents that are not asked about.
-
-    None for all where there are no such agents.
-    """
-    long = take_long_enough(training_episodes, sizes) if training_episodes is not None else None
-    if long is None or not len(long.length) or max(sizes) == 0:
-        yield from itertools.repeat(None)
-    else:
-        yield from map(best_rule, queries_of(config, long, sizes))
 
 
 def icl_of_reader(
@@ -238,10 +177,7 @@ def _measure_task(
     long = take_long_enough(test_episodes, sizes)
     readers, other_kind_readers, nats = [], None, float("nan")
     if training_episodes is not None:
-        keys = keys_of(config, name)
-        readers = train_readers(
-            keys, training_episodes, config.reader, decimals=config.decimals, jit=_jit_within_memory
-        )
+        readers = train_seeds(config, name, training_episodes, range(config.seeds))
         nats = float(np.mean([reader.nats[-10:] for reader in readers]))
         other_kind_readers = (
             train_other_kind_readers(config, name, training_episodes, long)
@@ -268,29 +204,38 @@ def _measure_task(
     rows: list[QuestionResult] = []
     comparisons: list[Comparison] = []
     records: list[ICLRecord] = []
-    nulls = nulls_of(config, training_episodes, sizes)
-    for test_episodes, null in zip(queries_of(config, long, sizes), nulls, strict=False):
-        # With nothing else to choose it on, the rule is the best on these very queries.
-        chosen = null or (best_rule(test_episodes) if max(sizes) else "majority")
+    asked: list[tuple[Queries, Answers]] = []
+    for sized_queries in queries_of(config, long, sizes):
+        sized_rules = [answers_of_rules(queries) for queries in sized_queries]
+        rules = choose_rules(sized_queries, sized_rules, long.agents)
+        null = ", ".join(rule for rule, _ in Counter(rules).most_common())
         answers = [
-            answers_of_all(queries, readers, other_kind_readers) for queries in test_episodes
+            answers_of_all(*asked, rules, readers, other_kind_readers)
+            for asked in zip(sized_queries, sized_rules, strict=True)
         ]
-        records += icl_of_reader(name, sizes, test_episodes, answers)
+        asked += [
+            (queries, size_answers[NULL][0])
+            for queries, size_answers in zip(sized_queries, answers, strict=True)
+            if queries.history > 0 and queries.form != "absolute"
+        ]
+        records += icl_of_reader(name, sizes, sized_queries, answers)
         for answerer, answerer_answers in answers[0].items():
-            triples = _pair_answers(test_episodes, answers, answerer, chosen)
+            triples = _pair_answers(sized_queries, answers, answerer, NULL)
             rows += _rows(triples, answerer, len(answerer_answers))
-            comparisons += _comparisons(triples, answerer, chosen, readers=len(answerer_answers))
+            comparisons += _comparisons(triples, answerer, null, readers=len(answerer_answers))
             if answerer == OTHER_KINDS:
-                reader_triples = _pair_answers(test_episodes, answers, answerer, "reader")
+                reader_triples = _pair_answers(sized_queries, answers, answerer, "reader")
                 comparisons += _comparisons(
                     reader_triples, answerer, "reader", readers=len(answerer_answers)
                 )
         if config.llm.asks:
             model_rows, model_comparisons = _measure_language_model(
-                config, test_episodes, chosen, ledger
+                config, sized_queries, rules, null, ledger
             )
             rows += model_rows
             comparisons += model_comparisons
+    if config.amounts and training_episodes is not None:
+        about["amounts"] = [*leads_by_amount(config, name, training_episodes, long.agents, asked)]
     return rows, comparisons, records, about
 
 
@@ -313,7 +258,11 @@ def _pair_answers(
 
 
 def _measure_language_model(
-    config: Config, sized_queries: Sequence[Queries], null: str, ledger: Ledger
+    config: Config,
+    sized_queries: Sequence[Queries],
+    rules: Sequence[str],
+    null: str,
+    ledger: Ledger,
 ) -> tuple[list[QuestionResult], list[Comparison]]:
     """Returns rows and comparisons of a language model with one question, by prompt."""
     answered: dict[str, list[Triple]] = {}
@@ -323,7 +272,7 @@ def _measure_language_model(
         for prompt, answered_queries, language_answers in language_model_answers(
             config, queries, ledger
         ):
-            rule = baseline_answers(answered_queries)[null]
+            rule = answers_of_chosen(answered_queries, answers_of_rules(answered_queries), rules)
             answered.setdefault(prompt, []).append(
                 (answered_queries, language_answers.answers, rule)
             )

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from gpicljax.evaluation.statistics import format_interval
+from gpicljax.evaluation.statistics import format_interval, mean_interval
 from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.registration import id_without_version
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.mental_modelling.figures.curves import (
+    amounts_figure,
     elements_figure,
     grouped_bars,
     history_figure,
@@ -35,15 +36,17 @@ from gpicljax.viz.style import save_figure
 RESULTS = "results.json"
 OTHER_KINDS = "reader of other kinds"
 READERS = ("reader", OTHER_KINDS)
-DRAWN = ("copy last", "same change", "nearest neighbour", "ridge regression", "physics", "reader")
+NULL = "null"
+DRAWN = ("copy last", "nearest neighbour", "ridge regression", "physics", NULL, *READERS)
 _NOTE = (
     "Accuracy in %, over all queries, mean over sizes of history from one step on; a state is "
-    "right if all of its elements are. The null is a rule that knows nothing but the history: the "
-    "one that is best on the agents that the reader has read. It answers the same queries; "
-    "differences are paired, with intervals of 95 % over episodes. Where several readers are "
-    "trained, from other seeds, all answer the same queries: numbers are means over them, and "
-    "over readers there is a t-interval of the difference. The reader knows the task by "
-    "its weights. The paper's numbers are of other agents, other sizes of history and other "
+    "right if all of its elements are. The null is a rule that needs no training, physics among "
+    "them: in each episode the one that is best on the other episodes of the same agent; they are "
+    "named from the most frequent one on. It answers the same queries; differences are paired, "
+    "with intervals of 95 % over episodes. Where several readers are trained, from other seeds, "
+    "all answer the same queries: numbers are means over them, and over readers there is a "
+    "t-interval of the difference. The reader knows the task by its weights, and is told what each "
+    "rule answers. The paper's numbers are of other agents, other sizes of history and other "
     "prompts: not comparable one to one."
 )
 
@@ -184,6 +187,10 @@ def draw_results(folder: Path) -> Report:
     for task in dict.fromkeys(row.task for row in rows):
         _draw_task_figures(figures, task, [row for row in rows if row.task == task])
     _draw_next_action(figures, comparisons)
+    _draw_paper_figures(figures, rows)
+    amounts = {task: x["amounts"] for task, x in about["tasks"].items() if x.get("amounts")}
+    if amounts:
+        save_figure(amounts_figure(amounts), figures / "amounts.png")
     if pictured := pictured_tasks(about["tasks"]):
         save_figure(tasks_figure(pictured), figures / "tasks.png")
     leads = count_leads(comparisons)
@@ -205,6 +212,7 @@ def draw_results(folder: Path) -> Report:
         "on the others an interval of the difference, over episodes or over readers, includes 0.",
         _other_kinds_note(comparisons),
         other_kinds_table(comparisons),
+        _amounts_table(amounts),
         "Elements of states that are told rightly, in %, mean over sizes of history from one "
         "step on and over elements.",
         elements_table(rows),
@@ -257,6 +265,60 @@ def _other_kinds_note(comparisons: Sequence[Comparison]) -> str:
     )
 
 
+def _amounts_table(amounts: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Returns the lead of readers by kinds and agents that they have read; empty without any."""
+    counts = sorted({x["agents"] for cells in amounts.values() for x in cells})
+    lines = []
+    for task, cells in amounts.items():
+        for kinds in sorted({x["kinds"] for x in cells}):
+            leads = (
+                [x["lead"] for x in cells if (x["kinds"], x["agents"]) == (kinds, n)]
+                for n in counts
+            )
+            means = (mean_interval(x) if x else None for x in leads)
+            cells_of_row = ("" if x is None else percent(x.mean, x.low, x.high, "+") for x in means)
+            lines.append([task, kinds, *cells_of_row])
+    note = (
+        "The lead over the null of readers of few agents and kinds, without the kind that is asked "
+        "about, mean over questions; intervals over readers, each without another kind."
+    )
+    head = ["task", "kinds", *(f"{n} agents" for n in counts)]
+    return join_paragraphs(note, markdown_table(head, lines)) if lines else ""
+
+
+def _draw_paper_figures(figures: Path, rows: Sequence[QuestionResult]) -> None:
+    """Draws Figures 21 to 24: what prompts leave out, and parts of a range against numbers.
+
+    Rules and readers read no prompt, and have one line in each for a language model's.
+    """
+    changes = {
+        "figure_21": ("MountainCar", "no-dynamics", ""),
+        "figure_22": ("MountainCar", "no-instructions", ""),
+        "figure_23": ("Acrobot", "no-instructions", ""),
+        "figure_24": ("Pendulum", "", "action"),
+    }
+    for name, (task, prompt, word) in changes.items():
+        shown = [
+            row
+            for row in rows
+            if id_without_version(row.task) == task
+            and row.prompt in ("", "indexed", prompt)
+            and row.question.endswith(word)
+            and row.question != "argue"
+        ]
+        answerers = [x for x in _answerers(shown) if x in (NULL, *READERS) or x not in DRAWN]
+        if shown:
+            title = f"{task}: {prompt.replace('-', ' ') or 'parts of the range and numbers'}"
+            save_figure(history_figure(shown, answerers, title=title), figures / f"{name}.png")
+
+
+def _answerers(rows: Sequence[QuestionResult]) -> list[str]:
+    """Returns what is drawn of these rows: some rules, readers and all language models."""
+    answered = {row.answerer for row in rows}
+    models = sorted(answered - {*TRIVIAL, "physics", NULL, *READERS})
+    return [answerer for answerer in (*DRAWN, *models) if answerer in answered]
+
+
 def _learning_table(rows: Sequence[QuestionResult]) -> str:
     """Returns the reader's accuracy on the same queries with more and more history."""
     by_question: dict[tuple[str, ...], dict[int, QuestionResult]] = {}
@@ -281,9 +343,7 @@ def _learning_table(rows: Sequence[QuestionResult]) -> str:
 
 def _draw_task_figures(figures: Path, task: str, rows: Sequence[QuestionResult]) -> None:
     name = id_without_version(task)
-    answerers = {row.answerer for row in rows}
-    models = [answerer for answerer in answerers if answerer not in (*TRIVIAL, "physics", *READERS)]
-    shown = [answerer for answerer in (*DRAWN, *sorted(models)) if answerer in answerers]
+    shown = _answerers(rows)
     published = {
         question: ("paper's best model", best[1])
         for question in dict.fromkeys(row.question for row in rows)

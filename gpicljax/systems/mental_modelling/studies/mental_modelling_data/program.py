@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tyro
 
@@ -51,16 +52,20 @@ from gpicljax.storage import SavedError
 from gpicljax.storage.reading import read_json
 from gpicljax.studies.train_agent import program as train_agent
 from gpicljax.studies.train_agent.config import SETTINGS
+from gpicljax.studies.train_agent.options import env_options
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes
 from gpicljax.systems.mental_modelling.data.recording import recorder
 from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
 from gpicljax.systems.mental_modelling.studies.mental_modelling_data.config import (
     COLLECT,
+    DRAWS,
+    FETCH,
     FETCH_SCRIPT,
     GAINS,
     LEVELS,
     NOISE,
     TASKS,
+    VARIATIONS,
     CollectConfig,
     Kind,
 )
@@ -112,11 +117,24 @@ def collect_episodes(config: CollectConfig, folder: Path) -> dict[str, int]:
         for kind in TASKS[name].kinds
         if not config.kinds or kind in config.kinds
     ]
-    return {f"{name}/{kind}": _collect_kind(config, folder, name, kind) for name, kind in chosen}
+    return dict(_collect_kinds(config, folder, chosen))
 
 
 def _jit_within_memory(function: Callable[..., Any]) -> Callable[..., Any]:
     return within_memory(jax.jit(function), "the episodes of an agent")
+
+
+def _recorder(config: CollectConfig, name: str, saved: Any) -> Callable[..., Episodes]:
+    steps = TASKS[name].max_steps if name in TASKS else 100
+    return recorder(
+        saved.env,
+        saved.agent,
+        environment=name,
+        episodes=config.episodes,
+        max_steps=config.max_steps or steps,
+        jit=_jit_within_memory,
+        env_params=saved.env_params,
+    )
 
 
 def _check_card(config: CollectConfig, folder: Path) -> None:
@@ -149,16 +167,27 @@ def _training_config(config: CollectConfig, name: str, kind_name: str) -> Any:
     return base(env=name, algo=kind.algo, **chosen)
 
 
+def _collect_kinds(
+    config: CollectConfig, folder: Path, chosen: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, int]]:
+    """Makes what is missing of each kind, and of its experts' variants; yields the numbers."""
+    for name, kind in chosen:
+        makers = {kind: _collect_kind}
+        if TASKS[name].kinds[kind].trains and name not in FETCH:
+            makers[f"{kind}_varied"] = _collect_variants
+        for place, make in makers.items():
+            try:
+                count = len(load_episodes(folder / name / place).length)
+                log_once(f"{name}, {place}: {count} episodes are there already")
+            except SavedError:
+                count = make(config, folder, name, kind)
+            yield f"{name}/{place}", count
+
+
 def _collect_kind(config: CollectConfig, folder: Path, name: str, kind: str) -> int:
     """Trains the agents of a kind and writes their episodes; returns their number."""
     target = folder / name / kind
-    try:
-        stored = load_episodes(target)
-        log_once(f"{name}, {kind}: {len(stored.length)} episodes are there already")
-        return len(stored.length)
-    except SavedError:
-        pass
-    parts, record = [], None
+    parts, record, recorded_config = [], None, None
     about = TASKS[name].kinds[kind]
     saved_agents = (
         _trained_agents(config, name, kind) if about.trains else _rule_agents(config, name, about)
@@ -168,17 +197,10 @@ def _collect_kind(config: CollectConfig, folder: Path, name: str, kind: str) -> 
         home = folder / "agents" / name / label.replace(" ", "_")
         save(home)
         saved = load_agent(home)
-        # Trained ones of a kind differ in their parameters alone; rules have none.
-        if record is None or not about.trains:
-            record = recorder(
-                saved.env,
-                saved.agent,
-                environment=name,
-                episodes=config.episodes,
-                max_steps=config.max_steps or TASKS[name].max_steps,
-                jit=_jit_within_memory,
-                env_params=saved.env_params,
-            )
+        # Most agents of a kind differ in their parameters alone.
+        if record is None or saved.info["config"] != recorded_config:
+            recorded_config = saved.info["config"]
+            record = _recorder(config, name, saved)
         key = jax.random.fold_in(named_key(config.seed, f"{name} {label}"), seed)
         parts.append(record(key, saved.params, label, saved.info["hash"]))
     return _write(target, parts)
@@ -189,12 +211,17 @@ Saved = tuple[str, int, Callable[[Path], None]]
 
 
 def _rule_agents(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
-    """Returns the rule with so many gains, and more and less noise."""
-    options = dict(option.split("=") for option in TASKS[name].options)
+    """Returns rules: scripts with so many gains and more and less noise, or habits as drawn."""
+    options = env_options(train_agent.Config(env=name, env_options=TASKS[name].options))
     env, rule = gpicljax.make(name, **options), agents.get_algorithm(kind.algo)
-    for level, noise in NOISE.items():
+    vec = gpicljax.VectorEnv(env, 1, resets="fresh")
+    levels = NOISE if kind.algo == FETCH_SCRIPT else {f"draw-{n}": n for n in range(DRAWS)}
+    for level, number in levels.items():
         for seed in range(config.seeds):
-            settings = Script(gain=GAINS[seed % len(GAINS)], noise=noise)
+            script_fields = {"gain": GAINS[seed % len(GAINS)], "noise": number}
+            settings = rule.config(**(kind.fields or script_fields))
+            key = jax.random.fold_in(named_key(config.seed, f"{name} {settings} {level}"), seed)
+            params = rule.make(settings, vec, rule.network()).init(key, rule.hparams()).params
             yield (
                 level,
                 seed,
@@ -207,7 +234,7 @@ def _rule_agents(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved
                     num_envs=1,
                     config=settings,
                     network=rule.network(),
-                    params=(),
+                    params=params,
                     provenance=provenance(),
                 ),
             )
@@ -253,6 +280,25 @@ def _trained_agents(config: CollectConfig, name: str, kind: str) -> Iterator[Sav
                 )
 
 
+def _collect_variants(config: CollectConfig, folder: Path, name: str, kind: str) -> int:
+    """Writes the episodes of experts whose weights deviate more and more; returns their number."""
+    parts, record = [], None
+    for seed in range(config.seeds):
+        saved = load_agent(folder / "agents" / name / f"{kind}_expert_{seed}")
+        record = record or _recorder(config, name, saved)
+        for n, deviation in enumerate(VARIATIONS):
+            label = f"{kind} varied-{n} {seed}"
+            rng = np.random.default_rng([config.seed, seed, n])
+
+            def deviate(x: Any, rng: Any = rng, deviation: float = deviation) -> Any:
+                noise = rng.normal(size=x.shape) if jnp.issubdtype(x.dtype, jnp.floating) else 0
+                return (x * (1 + deviation * noise)).astype(x.dtype)
+
+            key = named_key(config.seed, f"{name} {label}")
+            parts.append(record(key, jax.tree.map(deviate, saved.params), label, ""))
+    return _write(folder / name / f"{kind}_varied", parts)
+
+
 def _no_cells(program: Program, seeds: int) -> Any:
     (cell,) = program.cells.values()
     return jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], seeds, 0), cell)
@@ -263,19 +309,9 @@ def _record_loaded(config: CollectConfig, folder: Path) -> Iterator[tuple[str, i
     for path in config.agents:
         saved = load_agent(path, modules=config.modules)
         name = saved.info["env"]["id"].rpartition(":")[2]
-        steps = TASKS[name].max_steps if name in TASKS else 100
         label = f"{saved.info['algorithm']} {saved.info['hash'][:8]}"
-        record = recorder(
-            saved.env,
-            saved.agent,
-            environment=name,
-            episodes=config.episodes,
-            max_steps=config.max_steps or steps,
-            jit=_jit_within_memory,
-            env_params=saved.env_params,
-        )
         key = named_key(config.seed, label)
-        part = record(key, saved.params, label, saved.info["hash"])
+        part = _recorder(config, name, saved)(key, saved.params, label, saved.info["hash"])
         place = f"{name}/{label.replace(' ', '_')}"
         yield place, _write(folder / place, [part])
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from gpicljax.llm.chat import FakeModel
 from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.systems.mental_modelling.data import episode_from_actions
 from gpicljax.systems.mental_modelling.data.stored import load_episodes
+from gpicljax.systems.mental_modelling.measures.other_kinds import draw_agents
 from gpicljax.systems.mental_modelling.measures.questions import build_queries
 from gpicljax.systems.mental_modelling.measures.results import load_rows
 from gpicljax.systems.mental_modelling.studies.mental_modelling import program as experiment
@@ -178,6 +180,16 @@ def test_every_task_has_agents_of_two_kinds():
     assert {len(TASKS[name].kinds) > 1 for name in CollectConfig().tasks} == {True}
     assert len(CollectConfig().tasks) == 7
     assert [tenth_of_updates(updates) for updates in (1, 10, 15, 24, 1_200)] == [1, 1, 2, 3, 120]
+
+
+def test_agents_that_are_read_are_spread_over_kinds():
+    names = [f"{kind} {level} 1" for kind in ("ppo", "dqn", "sac") for level in "abcd"]
+    read = draw_agents(names * 2, kinds=2, count=4, seed=0)
+    counts = Counter(name.partition(" ")[0] for name in read)
+    assert len({*read}) == 4 and [*counts.values()] == [2, 2]
+    assert len(draw_agents(names, kinds=1, count=4, seed=1)) == 4
+    for kinds, count in ((1, 8), (4, 8), (2, 1)):
+        assert draw_agents(names, kinds, count, seed=0) == []
 
 
 def test_damaged_episodes_are_refused(tmp_path, capsys):

@@ -11,6 +11,7 @@ from browser import browse, in_browser
 from gpicljax.storage import SavedError
 from gpicljax.systems.mental_modelling.data.episodes import episode_from_actions
 from gpicljax.systems.mental_modelling.figures.curves import (
+    amounts_figure,
     elements_figure,
     grouped_bars,
     history_figure,
@@ -45,6 +46,20 @@ def walk_rows():
         for queries in [build_queries(walk, question, history=history, first=5)]
         for name, answers in baseline_answers(queries).items()
     ]
+
+
+def test_leads_by_amount_are_means_over_readers():
+    cells = [
+        {"kinds": kinds, "agents": agents, "lead": lead * agents}
+        for kinds, agents in ((1, 2), (1, 4), (2, 4))
+        for lead in (0.01, 0.03)
+    ]
+    (axes,) = amounts_figure({"Walk-v0": cells}).axes
+    means = {
+        line.get_label(): line.get_ydata() for line in axes.lines if "kinds" in line.get_label()
+    }
+    np.testing.assert_allclose(means["kinds read: 1"], [0.04, 0.08])
+    np.testing.assert_allclose(means["kinds read: 2"], [0.08])
 
 
 def test_lines_are_the_rows():

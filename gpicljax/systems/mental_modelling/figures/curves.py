@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpicljax.checks import check
-from gpicljax.systems.mental_modelling.measures.results import ABSOLUTE, QuestionResult
+from gpicljax.registration import id_without_version
+from gpicljax.systems.mental_modelling.measures.results import (
+    ABSOLUTE,
+    NULL,
+    READERS,
+    TRIVIAL,
+    QuestionResult,
+)
 from gpicljax.viz import style
 
 if TYPE_CHECKING:
@@ -24,6 +31,15 @@ TITLES: Mapping[str, str] = {
     "argue": "for or against an action",
 }
 """Titles of questions."""
+DRAWN = ("copy last", "nearest neighbour", "ridge regression", "physics", NULL, *READERS)
+"""Answerers that are drawn beside language models."""
+FIGURES: Mapping[str, tuple[str, str, str]] = {
+    "figure_21": ("MountainCar", "no-dynamics", ""),
+    "figure_22": ("MountainCar", "no-instructions", ""),
+    "figure_23": ("Acrobot", "no-instructions", ""),
+    "figure_24": ("Pendulum", "", "action"),
+}
+"""Tasks of Figures 21 to 24, the prompts that are compared, and the end of their questions."""
 _COLUMNS = 3
 
 
@@ -99,6 +115,38 @@ def elements_figure(
             group = sorted(group, key=lambda row: row.history)
             _line(axes, group, [row.elements[n] for row in group], colour, name)
     return _finish_figure(figure, panels, rows, title)
+
+
+def drawn_answerers(rows: Sequence[QuestionResult]) -> list[str]:
+    """Returns what is drawn of these rows: some rules, readers and all language models."""
+    answered = {row.answerer for row in rows}
+    models = sorted(answered - {*TRIVIAL, "physics", NULL, *READERS})
+    return [answerer for answerer in (*DRAWN, *models) if answerer in answered]
+
+
+def paper_figure(rows: Sequence[QuestionResult], task: str, prompt: str, end: str) -> Figure:
+    """Draws what a prompt leaves out, or numbers beside parts of their range: Figures 21 to 24.
+
+    The null and readers read no prompt: they have one line, beside those of a language model.
+
+    Args:
+      rows: of any tasks, with some of this one.
+      task: its name without a version.
+      prompt: its name; the indexed one is drawn, too.
+      end: of the names of questions.
+    """
+    shown = [
+        row
+        for row in rows
+        if id_without_version(row.task) == task
+        and row.prompt in ("", "indexed", prompt)
+        and row.question.endswith(end)
+        and row.question != "argue"
+    ]
+    rules = {*DRAWN} - {NULL, *READERS}
+    answerers = [x for x in drawn_answerers(shown) if x not in rules]
+    title = f"{task}: {prompt.replace('-', ' ') or 'parts of the range, and numbers'}"
+    return history_figure(shown, answerers, title=title)
 
 
 def amounts_figure(amounts: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:

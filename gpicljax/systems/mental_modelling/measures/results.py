@@ -31,6 +31,9 @@ from gpicljax.systems.mental_modelling.measures.scoring import (
 
 TRIVIAL = ("always agree", *BASELINES)
 """Rules that know nothing but the history."""
+OTHER_KINDS = "reader of other kinds"
+READERS = ("reader", OTHER_KINDS)
+NULL = "null"
 FORMAT = 1
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from gpicljax.evaluation.records import ICLRecord, icl_record
@@ -16,16 +18,26 @@ from gpicljax.llm.budget import Ledger
 from gpicljax.llm.outcomes import ReplyTally
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.run_directory import RunDirectory
-from gpicljax.runtime import Program, RunResult, run_experiment
+from gpicljax.runtime import Program, RunResult, named_key, run_experiment
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.mental_modelling.data.episodes import Episodes
+from gpicljax.systems.mental_modelling.measures.other_kinds import (
+    OtherKindReaders,
+    kind_of,
+    leads_by_amount,
+    train_other_kind_readers,
+)
 from gpicljax.systems.mental_modelling.measures.physics import answers_of_rules
 from gpicljax.systems.mental_modelling.measures.questions import Queries
 from gpicljax.systems.mental_modelling.measures.reader import (
     TrainedReader,
     answers_of_readers,
     reader_answers,
+    train_readers,
 )
 from gpicljax.systems.mental_modelling.measures.results import (
+    NULL,
+    OTHER_KINDS,
     Comparison,
     QuestionResult,
     answers_of_chosen,
@@ -35,7 +47,6 @@ from gpicljax.systems.mental_modelling.measures.results import (
     result_row,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
-from gpicljax.systems.mental_modelling.studies.mental_modelling.amounts import leads_by_amount
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PRESETS, Config
 from gpicljax.systems.mental_modelling.studies.mental_modelling.language_answers import (
     describe_language_model,
@@ -50,17 +61,7 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.queries import (
     take_long_enough,
     tasks_of,
 )
-from gpicljax.systems.mental_modelling.studies.mental_modelling.report import (
-    NULL,
-    OTHER_KINDS,
-    report,
-)
-from gpicljax.systems.mental_modelling.studies.mental_modelling.training import (
-    OtherKindReaders,
-    kind_of,
-    train_other_kind_readers,
-    train_seeds,
-)
+from gpicljax.systems.mental_modelling.studies.mental_modelling.report import report
 from gpicljax.systems.mental_modelling.studies.mental_modelling_data.program import collect, load
 from gpicljax.systems.mental_modelling.studies.mental_modelling_review.program import review
 
@@ -100,6 +101,20 @@ def build(config: Config) -> Program:
         title=f"Mental modelling of agents in {', '.join(tasks)}",
         details=details,
         host_measures=measure,
+    )
+
+
+def train_seeds(
+    config: Config, name: str, episodes: Episodes, seeds: Sequence[int] | None = None
+) -> list[TrainedReader]:
+    """Trains a reader for each seed, by default those of the study; see `other_kinds.Train`."""
+    root = named_key(config.seed, name)
+    return train_readers(
+        [jax.random.fold_in(root, np.uint32(seed)) for seed in seeds or range(config.seeds)],
+        episodes,
+        config.reader,
+        decimals=config.decimals,
+        jit=lambda function: within_memory(jax.jit(function), "the training of a reader"),
     )
 
 
@@ -176,11 +191,12 @@ def _measure_task(
     sizes = histories_of(config, test_episodes)
     long = take_long_enough(test_episodes, sizes)
     readers, other_kind_readers, nats = [], None, float("nan")
+    train = functools.partial(train_seeds, config)
     if training_episodes is not None:
-        readers = train_seeds(config, name, training_episodes, range(config.seeds))
+        readers = train(name, training_episodes)
         nats = float(np.mean([reader.nats[-10:] for reader in readers]))
         other_kind_readers = (
-            train_other_kind_readers(config, name, training_episodes, long)
+            train_other_kind_readers(train, name, training_episodes, long)
             if config.other_kinds
             else None
         )
@@ -235,7 +251,9 @@ def _measure_task(
             rows += model_rows
             comparisons += model_comparisons
     if config.amounts and training_episodes is not None:
-        about["amounts"] = [*leads_by_amount(config, name, training_episodes, long.agents, asked)]
+        seeds = range(config.seeds)
+        leads = leads_by_amount(train, name, seeds, training_episodes, long.agents, asked)
+        about["amounts"] = [*leads]
     return rows, comparisons, records, about
 
 

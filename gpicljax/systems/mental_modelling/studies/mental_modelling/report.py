@@ -14,15 +14,20 @@ from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.registration import id_without_version
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.mental_modelling.figures.curves import (
+    FIGURES,
     amounts_figure,
+    drawn_answerers,
     elements_figure,
     grouped_bars,
     history_figure,
     mean_elements,
+    paper_figure,
 )
 from gpicljax.systems.mental_modelling.figures.tasks import pictured_tasks, tasks_figure
 from gpicljax.systems.mental_modelling.measures.published import best_language_model
 from gpicljax.systems.mental_modelling.measures.results import (
+    OTHER_KINDS,
+    READERS,
     TRIVIAL,
     Comparison,
     QuestionResult,
@@ -34,10 +39,6 @@ from gpicljax.systems.mental_modelling.measures.results import (
 from gpicljax.viz.style import save_figure
 
 RESULTS = "results.json"
-OTHER_KINDS = "reader of other kinds"
-READERS = ("reader", OTHER_KINDS)
-NULL = "null"
-DRAWN = ("copy last", "nearest neighbour", "ridge regression", "physics", NULL, *READERS)
 _NOTE = (
     "Accuracy in %, over all queries, mean over sizes of history from one step on; a state is "
     "right if all of its elements are. The null is a rule that needs no training, physics among "
@@ -187,7 +188,9 @@ def draw_results(folder: Path) -> Report:
     for task in dict.fromkeys(row.task for row in rows):
         _draw_task_figures(figures, task, [row for row in rows if row.task == task])
     _draw_next_action(figures, comparisons)
-    _draw_paper_figures(figures, rows)
+    for figure, (task, *parts) in FIGURES.items():
+        if any(id_without_version(row.task) == task for row in rows):
+            save_figure(paper_figure(rows, task, *parts), figures / f"{figure}.png")
     amounts = {task: x["amounts"] for task, x in about["tasks"].items() if x.get("amounts")}
     if amounts:
         save_figure(amounts_figure(amounts), figures / "amounts.png")
@@ -286,39 +289,6 @@ def _amounts_table(amounts: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     return join_paragraphs(note, markdown_table(head, lines)) if lines else ""
 
 
-def _draw_paper_figures(figures: Path, rows: Sequence[QuestionResult]) -> None:
-    """Draws Figures 21 to 24: what prompts leave out, and parts of a range against numbers.
-
-    Rules and readers read no prompt, and have one line in each for a language model's.
-    """
-    changes = {
-        "figure_21": ("MountainCar", "no-dynamics", ""),
-        "figure_22": ("MountainCar", "no-instructions", ""),
-        "figure_23": ("Acrobot", "no-instructions", ""),
-        "figure_24": ("Pendulum", "", "action"),
-    }
-    for name, (task, prompt, word) in changes.items():
-        shown = [
-            row
-            for row in rows
-            if id_without_version(row.task) == task
-            and row.prompt in ("", "indexed", prompt)
-            and row.question.endswith(word)
-            and row.question != "argue"
-        ]
-        answerers = [x for x in _answerers(shown) if x in (NULL, *READERS) or x not in DRAWN]
-        if shown:
-            title = f"{task}: {prompt.replace('-', ' ') or 'parts of the range and numbers'}"
-            save_figure(history_figure(shown, answerers, title=title), figures / f"{name}.png")
-
-
-def _answerers(rows: Sequence[QuestionResult]) -> list[str]:
-    """Returns what is drawn of these rows: some rules, readers and all language models."""
-    answered = {row.answerer for row in rows}
-    models = sorted(answered - {*TRIVIAL, "physics", NULL, *READERS})
-    return [answerer for answerer in (*DRAWN, *models) if answerer in answered]
-
-
 def _learning_table(rows: Sequence[QuestionResult]) -> str:
     """Returns the reader's accuracy on the same queries with more and more history."""
     by_question: dict[tuple[str, ...], dict[int, QuestionResult]] = {}
@@ -343,7 +313,7 @@ def _learning_table(rows: Sequence[QuestionResult]) -> str:
 
 def _draw_task_figures(figures: Path, task: str, rows: Sequence[QuestionResult]) -> None:
     name = id_without_version(task)
-    shown = _answerers(rows)
+    shown = drawn_answerers(rows)
     published = {
         question: ("paper's best model", best[1])
         for question in dict.fromkeys(row.question for row in rows)

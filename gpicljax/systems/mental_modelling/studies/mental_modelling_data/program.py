@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
 
@@ -56,8 +55,8 @@ from gpicljax.studies.train_agent.options import env_options
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes
 from gpicljax.systems.mental_modelling.data.recording import recorder
 from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
-from gpicljax.systems.mental_modelling.studies.mental_modelling_data.config import (
-    COLLECT,
+from gpicljax.systems.mental_modelling.experts.habits import vary_weights
+from gpicljax.systems.mental_modelling.experts.kinds import (
     DRAWS,
     FETCH,
     FETCH_SCRIPT,
@@ -66,8 +65,11 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling_data.config impo
     NOISE,
     TASKS,
     VARIATIONS,
-    CollectConfig,
     Kind,
+)
+from gpicljax.systems.mental_modelling.studies.mental_modelling_data.config import (
+    COLLECT,
+    CollectConfig,
 )
 
 
@@ -289,13 +291,8 @@ def _collect_variants(config: CollectConfig, folder: Path, name: str, kind: str)
         for n, deviation in enumerate(VARIATIONS):
             label = f"{kind} varied-{n} {seed}"
             rng = np.random.default_rng([config.seed, seed, n])
-
-            def deviate(x: Any, rng: Any = rng, deviation: float = deviation) -> Any:
-                noise = rng.normal(size=x.shape) if jnp.issubdtype(x.dtype, jnp.floating) else 0
-                return (x * (1 + deviation * noise)).astype(x.dtype)
-
-            key = named_key(config.seed, f"{name} {label}")
-            parts.append(record(key, jax.tree.map(deviate, saved.params), label, ""))
+            params = vary_weights(saved.params, deviation, rng)
+            parts.append(record(named_key(config.seed, f"{name} {label}"), params, label, ""))
     return _write(folder / name / f"{kind}_varied", parts)
 
 

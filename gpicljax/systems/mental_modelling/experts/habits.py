@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from gpicljax import agents, spaces
@@ -117,8 +118,9 @@ _SCALES: Mapping[str, tuple[float, ...]] = {
 
 def habit(settings: Habit, env: Environment) -> Agent:
     """Returns the rule for an environment; its parameters are one agent's numbers."""
-    space, name = env.action_space(), id_without_version(env.name)
-    observations = env.observation_space()
+    name = id_without_version(env.name)
+    space: Any = env.action_space()
+    observations: Any = env.observation_space()
     discrete = isinstance(space, spaces.Discrete)
     controller = _CONTROLLERS.get(name)
 
@@ -165,7 +167,8 @@ def habit(settings: Habit, env: Environment) -> Agent:
 def draw_habit(key: jax.Array, settings: Habit, env: Environment) -> HabitParams:
     """Draws the numbers of one agent."""
     keys = jax.random.split(key, 6)
-    space, observations = env.action_space(), env.observation_space()
+    space: Any = env.action_space()
+    observations: Any = env.observation_space()
     count = observations.n if isinstance(observations, spaces.Discrete) else observations.shape[0]
     actions = space.n if isinstance(space, spaces.Discrete) else space.shape[0]
     most_repeat = 0.95 if settings.policy == "sticky" else 0.3
@@ -177,6 +180,16 @@ def draw_habit(key: jax.Array, settings: Habit, env: Environment) -> HabitParams
         read=jax.random.normal(keys[3], (count, _UNITS)),
         write=jax.random.normal(keys[4], (_UNITS, actions)),
     )
+
+
+def vary_weights(params: Any, deviation: float, rng: np.random.Generator) -> Any:
+    """Returns an agent's parameters with noise on every number, relative to its size."""
+
+    def vary(x: Any) -> Any:
+        noise = rng.normal(size=x.shape) if jnp.issubdtype(x.dtype, jnp.floating) else 0
+        return (x * (1 + deviation * noise)).astype(x.dtype)
+
+    return jax.tree.map(vary, params)
 
 
 agents.register_algorithm(agents.algorithm_from_agent(HABIT, habit, config=Habit, draw=draw_habit))

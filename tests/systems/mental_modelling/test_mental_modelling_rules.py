@@ -16,7 +16,7 @@ from gpicljax.systems.mental_modelling.measures.baselines import (
     ridge,
     vote_answers,
 )
-from gpicljax.systems.mental_modelling.measures.physics import physics_answers
+from gpicljax.systems.mental_modelling.measures.physics import answers_of_rules, physics_answers
 from gpicljax.systems.mental_modelling.measures.questions import build_queries, to_bins
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
 
@@ -101,6 +101,8 @@ def test_feedback_is_linear_in_angles():
     queries = build_queries(episode, "next_action", form="absolute", history=12)
     error = score_answers(queries, physics_answers(queries)).absolute_error[0]
     assert error < 1e-3 < score_answers(queries, ridge(queries)).absolute_error[0]
+    argued = build_queries(episode, "argue", history=12)
+    assert score_answers(argued, answers_of_rules(argued)["physics"]).accuracy == 1
 
 
 def test_products_of_inputs_are_found():

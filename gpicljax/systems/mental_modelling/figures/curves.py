@@ -145,8 +145,10 @@ def paper_figure(rows: Sequence[QuestionResult], task: str, prompt: str, end: st
     ]
     rules = {*DRAWN} - {NULL, *READERS}
     answerers = [x for x in drawn_answerers(shown) if x not in rules]
-    title = f"{task}: {prompt.replace('-', ' ') or 'parts of the range, and numbers'}"
-    return history_figure(shown, answerers, title=title)
+    words = (
+        f"for prompts that are indexed or {prompt}" if prompt else "parts of a range and numbers"
+    )
+    return history_figure(shown, answerers, title=f"{task}, {words}")
 
 
 def amounts_figure(amounts: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:

@@ -142,7 +142,7 @@ def train_reader(
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
       >>> walk = episode_from_actions([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
-      >>> sizes = ReaderSettings(layers=1, width=8, heads=1, updates=1, batch_size=2)
+      >>> sizes = ReaderSettings(layers=1, width=8, heads=1, updates=1, batch_size=2, windows=8)
       >>> reader = train_reader(jax.random.key(0), walk, sizes)
       >>> reader_answers(reader, build_queries(walk, "next_state", history=1)).values.shape
       (3, 1)

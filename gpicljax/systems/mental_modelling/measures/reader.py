@@ -7,6 +7,9 @@ answers at every position, one sequence teaches all sizes of history up to its l
 
 What a question hides is in no token that an answer can look at. `last_state` is asked at every
 second position only, for the step before would show what is asked for as its next state.
+
+Beside the tokens stands what each rule answers to the query. The transformer decides from what it
+has read how much each of these answers counts, so that it need not know the agents by heart.
 """
 
 from __future__ import annotations
@@ -72,8 +75,8 @@ class ReaderSettings:
     layers: Count = 2
     width: Count = 64
     heads: Count = 4
-    updates: Count = 600
-    batch_size: Count = 32
+    updates: Count = 400
+    batch_size: Count = 16
     learning_rate: Rate = 2e-3
     windows: Count = 6_000
 

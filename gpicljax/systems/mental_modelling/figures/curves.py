@@ -168,7 +168,7 @@ def amounts_figure(amounts: Mapping[str, Sequence[Mapping[str, float]]]) -> Figu
                 if cell["kinds"] == number:
                     leads.setdefault(np.log2(cell["agents"]), []).append(cell["lead"])
             means = [float(np.mean(x)) for x in leads.values()]
-            axes.plot([*leads], means, color=colour, linewidth=1.6, label=f"kinds read: {number}")
+            axes.plot([*leads], means, color=colour, linewidth=1.6, label=f"{number} kinds")
             for place, values in leads.items():
                 axes.plot([place] * len(values), values, ".", color=colour, markersize=4)
         axes.axhline(0, color=style.MUTED, linewidth=1.0, linestyle=(0, (4, 3)))
@@ -176,7 +176,7 @@ def amounts_figure(amounts: Mapping[str, Sequence[Mapping[str, float]]]) -> Figu
         axes.autoscale(axis="y")
         axes.set_xticks([float(np.log2(n)) for n in counts], [str(n) for n in counts])
         style.name_axes(axes, "agents read", "", axes.get_title(loc="left") or None)
-    style.title_figure(figure, "Lead over the null on agents of a kind that was left out")
+    style.title_figure(figure, "Lead over the null on an unseen kind")
     _legend(figure, panels[0])
     return figure
 

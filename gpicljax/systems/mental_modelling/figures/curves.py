@@ -168,7 +168,7 @@ def amounts_figure(amounts: Mapping[str, Sequence[Mapping[str, float]]]) -> Figu
                 if cell["kinds"] == number:
                     leads.setdefault(np.log2(cell["agents"]), []).append(cell["lead"])
             means = [float(np.mean(x)) for x in leads.values()]
-            axes.plot([*leads], means, color=colour, linewidth=1.6, label=f"{number} kinds")
+            axes.plot([*leads], means, color=colour, linewidth=1.6, label=f"kinds: {number}")
             for place, values in leads.items():
                 axes.plot([place] * len(values), values, ".", color=colour, markersize=4)
         axes.axhline(0, color=style.MUTED, linewidth=1.0, linestyle=(0, (4, 3)))

@@ -127,8 +127,10 @@ class Pointer(nn.Module):
         keys, symbols = self.keys(state), inputs.observation.T[..., None].astype(state.dtype)
         write = jnp.ones(starts.shape, bool)
         view = ring.view(carry.written, write, starts, self.window)
-        before = (jnp.concatenate(x, 1) for x in ((carry.keys, keys), (carry.symbols, symbols)))
-        output = self._output(state, *before, view)
+        all_keys, all_symbols = (
+            jnp.concatenate(x, 1) for x in ((carry.keys, keys), (carry.symbols, symbols))
+        )
+        output = self._output(state, all_keys, all_symbols, view)
         kept_keys, written = ring.store(carry.keys, carry.written, keys, write, starts)
         kept_symbols, _ = ring.store(carry.symbols, carry.written, symbols, write, starts)
         after = PointerCarry(core, recent[:, -1, 1:], kept_keys, kept_symbols, written)

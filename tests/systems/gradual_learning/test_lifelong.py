@@ -152,7 +152,7 @@ def test_what_lives_come_to():
     anew = [life([800, 400], [[0, 0.1], [1, 0.1], [0.1, 1]]) for _ in range(2)]
     gain = transfers_of({"plain": after, "anew": anew}, "plain", ["micro5.6"])["micro5.6"]
     assert (gain.mean, gain.pairs) == (4.0, 2) and gain.inclusive == pytest.approx(400 / 900)
-    assert summarise_skills(after).mean(1) == pytest.approx([0.75, -0.5, 0.5, 0.2])
+    assert summarise_skills(after).mean(1) == pytest.approx([0.75, -0.5, 0.5, 0.2, 900])
     kept = retentions_of(after)["micro5.3"]
     assert (kept.pairs, kept.lost) == (2, 2) and kept.ratio == pytest.approx(1 / 1.25)
     content = json.loads(json.dumps(after[0].to_content()))

@@ -58,8 +58,8 @@ def test_leads_by_amount_are_means_over_readers():
     means = {
         line.get_label(): line.get_ydata() for line in axes.lines if "kinds" in line.get_label()
     }
-    np.testing.assert_allclose(means["1 kinds"], [0.04, 0.08])
-    np.testing.assert_allclose(means["2 kinds"], [0.08])
+    np.testing.assert_allclose(means["kinds: 1"], [0.04, 0.08])
+    np.testing.assert_allclose(means["kinds: 2"], [0.08])
 
 
 def test_lines_are_the_rows():

@@ -26,6 +26,10 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling_data.config impo
 )
 from gpicljax.systems.mental_modelling.studies.mental_modelling_data.program import tenth_of_updates
 
+SMALL_READER = [
+    f"--reader.{x}" for x in ("updates=2", "windows=40", "layers=1", "width=8", "heads=1")
+]
+
 
 def episode(path, seed, steps=14):
     rng = np.random.default_rng(seed)
@@ -42,17 +46,7 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
         files = [episode(tmp_path / f"{n}{k}.npz", 10 * n + k) for k in range(2)]
         experiment.main(["load", *files, "--agent", agent, *flags])
     assert load_episodes("data/MountainCar-v0/mine_1").agents == ("mine 1",) * 2
-    small = [
-        "--reader.updates",
-        "2",
-        "--reader.windows",
-        "40",
-        "--reader.layers",
-        "1",
-        "--reader.width",
-        "8",
-    ]
-    small += ["--reader.heads", "1", "--histories", "0", "2", "5", "40", "--no-progress"]
+    small = [*SMALL_READER, "--histories", "0", "2", "5", "40", "--no-progress"]
     # A model that is not there is refused before a reader is trained.
     with pytest.raises(SystemExit) as error:
         experiment.main(["--data", "data", "--llm.endpoint=http://127.0.0.1:9/v1"])
@@ -242,17 +236,8 @@ def test_fetch_is_collected_and_measured(tmp_path, capsys, monkeypatch):
     folder = str(tmp_path / "data" / "agents" / "FetchPush-v4" / "script_expert_0")
     experiment.main(["collect", "--agents", folder, "--episodes", "1", "--out", "more"])
     small = ["--data", "data", "--unseen", "expert 0", "--histories", "3", "--no-progress"]
-    small += [
-        "--reader.updates",
-        "2",
-        "--reader.windows",
-        "40",
-        "--reader.layers",
-        "1",
-        "--reader.width",
-        "8",
-    ]
-    outcome = experiment.main([*small, "--reader.heads", "1", "--other-kinds"])
+    small += SMALL_READER
+    outcome = experiment.main([*small, "--other-kinds"])
     assert "| FetchPush-v4 | next action (absolute) |" in capsys.readouterr().out
     figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
     assert "FetchPush_bins.png" in figures

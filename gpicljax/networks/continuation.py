@@ -185,7 +185,7 @@ class Continuation(nn.Module):
         events = last(carry.last, steps) * in_trial[..., None]
         actions = last(carry.actions, latest)
         entry = self._entry(events, actions[..., self.following - 1])
-        recent = self._recent_steps(carry.recent, steps, trial)
+        recent = ring.latest(carry.recent, steps, trial, self.context)
 
         # Nothing that is stored is as these parameters have it, or carries their gradients.
         stored_keys = self._key(carry.stored.context, carry.stored.after)
@@ -247,18 +247,6 @@ class Continuation(nn.Module):
         if self.silence is None:
             return jnp.ones(inputs.observation.shape, bool)
         return inputs.observation != self.silence
-
-    def _recent_steps(self, before: jax.Array, steps: jax.Array, trial: jax.Array) -> jax.Array:
-        """The last n steps at each of T, `[B, T, n, F]`, the latest first; of its trial alone."""
-        count, length = self.context, steps.shape[1]
-        features = jnp.concatenate([before, steps], axis=1)
-        trials = jnp.concatenate([jnp.zeros_like(trial, shape=(len(trial), count)), trial], axis=1)
-
-        def lags(x: jax.Array) -> jax.Array:
-            places = range(count, 0, -1)
-            return jnp.stack([x[:, at : at + length] for at in places], axis=2)
-
-        return lags(features) * (lags(trials) == trial[..., None])[..., None]
 
     def _entry(self, events: jax.Array, action: jax.Array) -> Entries:
         """Returns the entries to store, of the last events `[B, T, n + m, F]`."""

@@ -52,11 +52,9 @@ class Pointer(nn.Module):
     heads and a linear layer.
 
     Attributes:
-      symbols: number of symbols, numbered from 0.
-      choices: number of actions, equal to `symbols`, as heads copy symbols.
-      core: the transformer; its width d is that of all heads' keys together, too.
-      heads: number of pointers.
-      window: N, steps that are pointed to.
+      symbols: number of symbols, numbered from 0, and of actions, as heads copy symbols.
+      core: the transformer. It has as many heads as there are pointers; its width d is that of all
+        their keys together, its window the N steps that are pointed to.
       context: n, steps of which each state is told directly, the present one included.
       repeats: R, steps before, at least n - 1, of which each state is told whether the symbol was
         the same as now.
@@ -66,10 +64,7 @@ class Pointer(nn.Module):
     """
 
     symbols: int
-    choices: int
     core: Transformer
-    heads: int = 4
-    window: int = 128
     context: int = 6
     repeats: int = 16
     vectors: int = 16
@@ -77,18 +72,24 @@ class Pointer(nn.Module):
     def setup(self) -> None:
         """The layers around the transformer."""
         normal, float_ = nn.initializers.normal(1.0), jnp.result_type(float)
-        for name, count in (("vector_of", self.symbols), ("vector_of_action", self.choices)):
-            setattr(self, name, self.param(name, normal, (count, self.vectors), float_))
+        for name in ("vector_of", "vector_of_action"):
+            setattr(self, name, self.param(name, normal, (self.symbols, self.vectors), float_))
+        heads = self.core.heads
         # From some twenty steps to the whole window and more.
-        decays = lambda _: jnp.linspace(-3.0, -7.0, self.heads, dtype=float_)  # noqa: E731
+        decays = lambda _: jnp.linspace(-3.0, -7.0, heads, dtype=float_)  # noqa: E731
         self.decay = self.param("decay", decays)
         self.embed, self.keys, self.queries = (dense(self.core.width) for _ in range(3))
-        self.gates = dense(self.heads + 1)
-        self.policy, self.value = dense(self.choices), dense(1)
+        self.gates = dense(heads + 1)
+        self.policy, self.value = dense(self.symbols), dense(1)
+
+    @property
+    def _window(self) -> int:
+        assert self.core.window is not None
+        return self.core.window
 
     def initial_carry(self, batch: int) -> PointerCarry:
         """Returns the empty carry."""
-        zeros = jnp.zeros((batch, self.window, self.core.width + 1), jnp.result_type(float))
+        zeros = jnp.zeros((batch, self._window, self.core.width + 1), jnp.result_type(float))
         recent = jnp.broadcast_to(jnp.asarray(NOTHING, zeros.dtype), (batch, self.repeats, 3))
         core, written = self.core.initial_carry(batch), jnp.zeros(batch, jnp.int32)
         return PointerCarry(core, recent, zeros[..., 1:], zeros[..., :1], written)
@@ -101,10 +102,10 @@ class Pointer(nn.Module):
         recent = jnp.where(start[:, None, None], NOTHING, carry.recent)
         recent = jnp.concatenate([recent, _as_rows(inputs)[:, None]], 1)
         state, core = self.core.step(carry.core, self._features(recent), start)
-        number, filled = ring.numbers(written, self.window)
+        number, filled = ring.numbers(written, self._window)
         view = ring.View(filled[:, None], (written[:, None] - number)[:, None])
         output = self._output(state[:, None], carry.keys, carry.symbols, view)
-        at = jnp.arange(len(written)), written % self.window
+        at = jnp.arange(len(written)), written % self._window
         keys = carry.keys.at[at].set(self.keys(state))
         symbols = carry.symbols.at[at].set(inputs.observation[..., None].astype(keys.dtype))
         after = PointerCarry(core, recent[:, 1:], keys, symbols, written + 1)
@@ -115,25 +116,20 @@ class Pointer(nn.Module):
     ) -> tuple[PolicyOutput, PointerCarry]:
         """Inputs `[T, B]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
         trial = jnp.cumsum(starts.T, 1, dtype=jnp.int32)
-        length, lags = len(starts), np.arange(self.repeats + 1)
-        rows = jnp.concatenate([carry.recent, _as_rows(inputs).swapaxes(0, 1)], 1)
-        trials = jnp.pad(trial, ((0, 0), (self.repeats, 0)))
-        at = np.arange(length)[:, None] + lags
-        is_same_trial = (trials[:, at] == trial[..., None])[..., None]
-        recent = jnp.where(is_same_trial, rows[:, at], NOTHING)
+        rows = _as_rows(inputs).swapaxes(0, 1)
+        recent = ring.latest(carry.recent, rows, trial, self.repeats + 1, NOTHING)[:, :, ::-1]
         features = self._features(recent).swapaxes(0, 1)
         state, core = self.core.unroll(carry.core, features, starts)
         state = state.swapaxes(0, 1)
-        keys, symbols = self.keys(state), inputs.observation.T[..., None].astype(state.dtype)
         write = jnp.ones(starts.shape, bool)
-        view = ring.view(carry.written, write, starts, self.window)
-        all_keys, all_symbols = (
-            jnp.concatenate(x, 1) for x in ((carry.keys, keys), (carry.symbols, symbols))
-        )
-        output = self._output(state, all_keys, all_symbols, view)
-        kept_keys, written = ring.store(carry.keys, carry.written, keys, write, starts)
-        kept_symbols, _ = ring.store(carry.symbols, carry.written, symbols, write, starts)
-        after = PointerCarry(core, recent[:, -1, 1:], kept_keys, kept_symbols, written)
+        view = ring.view(carry.written, write, starts, self._window)
+        # A key, and the symbol there.
+        before = jnp.concatenate([carry.keys, carry.symbols], -1)
+        entries = jnp.concatenate([self.keys(state), rows[..., :1].astype(state.dtype)], -1)
+        seen = jnp.concatenate([before, entries], 1)
+        output = self._output(state, seen[..., :-1], seen[..., -1:], view)
+        kept, written = ring.store(before, carry.written, entries, write, starts)
+        after = PointerCarry(core, recent[:, -1, 1:], kept[..., :-1], kept[..., -1:], written)
         return jax.tree.map(lambda x: x.swapaxes(0, 1), output), after
 
     def _features(self, recent: jax.Array) -> jax.Array:
@@ -150,7 +146,9 @@ class Pointer(nn.Module):
         self, state: jax.Array, keys: jax.Array, symbols: jax.Array, view: ring.View
     ) -> PolicyOutput:
         """Returns outputs `[B, T, ...]` of states `[B, T, d]` and M steps to point at."""
-        query, key = (x.reshape(*x.shape[:2], self.heads, -1) for x in (self.queries(state), keys))
+        query, key = (
+            x.reshape(*x.shape[:2], self.core.heads, -1) for x in (self.queries(state), keys)
+        )
         scores = jnp.einsum("bthw,bmhw->bhtm", query, key) * query.shape[-1] ** -0.5
         scores -= nn.softplus(self.decay)[:, None, None] * view.age[:, None].astype(scores.dtype)
         gates = nn.softmax(self.gates(state))
@@ -158,7 +156,7 @@ class Pointer(nn.Module):
         places = jnp.einsum("bth,bhtm->btm", gates[..., 1:], weights)
         rows = np.ogrid[: places.shape[0], : places.shape[1], :1]
         at = *rows[:2], symbols[:, None, :, 0].astype(int)
-        copied = jnp.zeros((*places.shape[:2], self.choices), places.dtype).at[at].add(places)
+        copied = jnp.zeros((*places.shape[:2], self.symbols), places.dtype).at[at].add(places)
         # What no head points at is left to the policy's own choice.
         rest = 1 - copied.sum(-1, keepdims=True)
         chances = jnp.maximum(rest, 0) * nn.softmax(self.policy(state)) + copied

@@ -71,9 +71,14 @@ class RecurrentSettings(MemorySettings):
         if self.memory not in _SYMBOLIC:
             return super().__post_init__()
         if self.memory == "pointers":
-            memory("transformer", self.core, self.heads, self.window, self.slots)
+            _ = self._transformer
         if self.memory == "continuations":
             width_of_head(self.core, self.heads, "the projections")
+
+    @property
+    def _transformer(self) -> Transformer:
+        """The transformer that points; raises a ValueError for sizes that it cannot have."""
+        return memory("transformer", self.core, self.heads, self.window, self.slots).core
 
     def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
         """Returns the network, for members of these spaces."""
@@ -91,13 +96,12 @@ class RecurrentSettings(MemorySettings):
         symbols, choices = (space.n for space in space_pair if isinstance(space, spaces.Discrete))
         if self.memory == "online":
             return as_network(OnlinePolicy(symbols, choices, self.online, self.sizes))
-        is_symbol = self.silence is None or 0 <= self.silence < symbols
-        check(is_symbol, "silence", self.silence, f"None, or a symbol below {symbols}")
         if self.memory == "pointers":
             case = f"{symbols} symbols and {choices} actions"
             check(symbols == choices, "memory", f"pointers, for {case}", "as many of both")
-            core = Transformer(len(self.core), self.core[0], self.heads, window=self.window)
-            return as_network(Pointer(symbols, choices, core, self.heads, self.window))
+            return as_network(Pointer(symbols, self._transformer))
+        is_symbol = self.silence is None or 0 <= self.silence < symbols
+        check(is_symbol, "silence", self.silence, f"None, or a symbol below {symbols}")
         sizes: dict[str, Any] = {
             "context": self.context,
             "following": self.following,

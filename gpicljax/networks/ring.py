@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 class View(NamedTuple):
@@ -72,6 +73,32 @@ def store(
     fresh = jnp.einsum("bst,bte->bse", chosen.astype(new.dtype), new)
     old = jnp.where((filled & (latest < before))[..., None], entries, 0)
     return fresh + old, count
+
+
+def latest(
+    before: jax.Array,
+    steps: jax.Array,
+    trial: jax.Array,
+    count: int,
+    fill: float | np.ndarray = 0.0,
+) -> jax.Array:
+    """Returns the last steps at each of T, the latest first, float `[B, T, count, F]`.
+
+    Args:
+      before: float `[B, S, F]`, the steps before the sequence; S is `count - 1` at least.
+      steps: float `[B, T, F]`, the steps of the sequence.
+      trial: `int32[B, T]`, the trial of each of these, 0 for that of the steps before.
+      count: how many, the present one included.
+      fill: `[F]`, what stands for steps before the trial.
+    """
+    size, length = before.shape[1], steps.shape[1]
+    features = jnp.concatenate([before, steps], axis=1)
+    trials = jnp.concatenate([jnp.zeros_like(trial, shape=(len(trial), size)), trial], axis=1)
+
+    def lags(x: jax.Array) -> jax.Array:
+        return jnp.stack([x[:, at : at + length] for at in range(size, size - count, -1)], axis=2)
+
+    return jnp.where((lags(trials) == trial[..., None])[..., None], lags(features), fill)
 
 
 def attend(scores: jax.Array, visible: jax.Array) -> jax.Array:

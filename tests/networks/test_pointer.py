@@ -19,7 +19,7 @@ SYMBOLS = 16
 @functools.cache
 def network():
     core = Transformer(1, 8, 2, window=20)
-    return as_network(Pointer(SYMBOLS, SYMBOLS, core, heads=2, window=20, context=3, vectors=4))
+    return as_network(Pointer(SYMBOLS, core, context=3, vectors=4))
 
 
 def test_unroll_is_step_by_step_with_starts_and_a_full_window():

@@ -100,7 +100,7 @@ _CAR: dict[str, Any] = {
         "target_period": 300,
     },
 }
-# And for each four; it lands.
+# And for each four; one agent of three lands.
 _LANDER: dict[str, Any] = {
     "config": {
         "period": 1,

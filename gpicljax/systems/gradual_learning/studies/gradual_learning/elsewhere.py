@@ -39,37 +39,35 @@ def sets_by_table(config: Config) -> dict[str, tuple[str, ...]]:
 
 def elsewhere_section(measured: list[dict[str, dict[str, Streams]]], config: Config) -> list[str]:
     """Returns the summary's tables, over the streams of all seeds."""
+    agents = [config.learner_name, *config.nulls]
+    head = ["task set", *(f"{agent}: right, %" for agent in agents)]
+    head += [*(f"{config.learner_name} - {null}" for null in config.nulls), "cleared"]
     parts = []
     for kind, names in sets_by_table(config).items() if measured else ():
-        agents = [config.learner_name, *config.nulls]
-        head = [f"{agent}: right, %" for agent in agents]
-        leads = [f"{config.learner_name} - {null}" for null in config.nulls]
-        rows = []
-        for place, name in enumerate(names):
-            streams = {
-                agent: jax.tree.map(
-                    lambda *x: np.concatenate([seed[place :: len(names)] for seed in x]),  # noqa: B023
-                    *(jax.tree.map(np.asarray, seed[kind][agent]) for seed in measured),
-                )
-                for agent in agents
-            }
-            right = {
-                agent: x.right.sum((1, 2)) / np.maximum(x.asked.sum((1, 2)), 1)
-                for agent, x in streams.items()
-            }
-            learner = right[config.learner_name]
-            cleared = [int((x.cleared > 0).sum()) for x in streams.values()]
-            cells = [mean_interval(x).percent for x in right.values()]
-            paired = [
-                mean_interval(100 * (learner - right[x])).format("+.1f") for x in config.nulls
-            ]
-            rows.append(
-                [name, *cells, *paired, f"{' / '.join(map(str, cleared))} of {len(learner)}"]
-            )
+        by_agent = [[seed[kind][agent] for seed in measured] for agent in agents]
+        rows = [
+            [name, *_cells([_join_streams(seeds, place, len(names)) for seeds in by_agent])]
+            for place, name in enumerate(names)
+        ]
         parts += [
             f"## {kind}, each alone",
             "Right answers in %, means over streams, and leads over the nulls on the same streams; "
             "and how many streams each agent of the first columns cleared.",
-            markdown_table(["task set", *head, *leads, "cleared"], rows),
+            markdown_table(head, rows),
         ]
     return parts
+
+
+def _join_streams(seeds: list[Streams], place: int, count: int) -> Streams:
+    """Returns the streams of one of so many task sets, of all seeds."""
+    of_set = (jax.tree.map(lambda x: np.asarray(x)[place::count], seed) for seed in seeds)
+    return jax.tree.map(lambda *x: np.concatenate(x), *of_set)
+
+
+def _cells(streams: list[Streams]) -> list[str]:
+    """Returns shares of right answers, leads of the first agent, and counts of cleared streams."""
+    right = [x.right.sum((1, 2)) / np.maximum(x.asked.sum((1, 2)), 1) for x in streams]
+    leads = [mean_interval(100 * (right[0] - null)).format("+.1f") for null in right[1:]]
+    cleared = " / ".join(str(int((x.cleared > 0).sum())) for x in streams)
+    cells = [mean_interval(shares).percent for shares in right]
+    return [*cells, *leads, f"{cleared} of {len(right[0])}"]

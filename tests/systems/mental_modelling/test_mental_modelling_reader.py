@@ -16,7 +16,7 @@ from gpicljax.systems.mental_modelling.data.episodes import (
     join_episodes,
     take_episodes,
 )
-from gpicljax.systems.mental_modelling.measures import published, reader
+from gpicljax.systems.mental_modelling.measures import published, reader, tokens
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers, copy_last
 from gpicljax.systems.mental_modelling.measures.questions import build_queries
 from gpicljax.systems.mental_modelling.measures.reader import (
@@ -44,11 +44,11 @@ def test_tokens_hide_what_is_asked_for():
 
     @jax.jit
     def program(number, x):
-        return reader._make_tokens(number, x, reader._is_asked(number, count, at))
+        return tokens.make_tokens(number, x, tokens.is_asked_at(number, count, at))
 
-    def tokens(number, states, done, paid):
+    def tokens_of(number, states, done, paid):
         x = {"seen": states, "done": done, "paid": paid, "goal": np.zeros((count, 0))}
-        x |= {"moved": reader._differences(states), "jumped": reader._differences(states, 2)}
+        x |= {"moved": tokens.differences(states), "jumped": tokens.differences(states, 2)}
         return np.asarray(program(np.int32(number), x))
 
     states, done, paid = rng.normal(size=(count + 1, 2)), rng.normal(size=(count, 1)), np.ones(9)
@@ -60,14 +60,14 @@ def test_tokens_hide_what_is_asked_for():
         other_done[act:] += 3
         other_paid[at if number != 2 else 7 :] += 3
         own, changed = (
-            tokens(number, states, done, paid),
-            tokens(number, other_states, other_done, other_paid),
+            tokens_of(number, states, done, paid),
+            tokens_of(number, other_states, other_done, other_paid),
         )
         assert np.array_equal(own[: at + 1], changed[: at + 1]), number
         # And nothing else is hidden.
         last = (states.copy(), done.copy(), paid)
         last[0][at - 1] += 3
-        assert not np.array_equal(own[at], tokens(number, *last)[at])
+        assert not np.array_equal(own[at], tokens_of(number, *last)[at])
 
 
 def test_goals_are_read():
@@ -206,25 +206,25 @@ def test_training_and_asking_show_the_same(number):
     """What a reader sees at a position of a window is what it sees of the query there."""
     rng = np.random.default_rng(number)
     walks = [episode_from_actions(rng.uniform(-1, 1, 9), rng.normal(size=(9, 2))) for _ in range(3)]
-    task, data = reader._prepare_windows(join_episodes(*walks), 4, 40)
-    windows = reader._draw_windows(join_episodes(*walks), 40)
-    question = reader._READER_QUESTIONS[number]
+    task, data = tokens.prepare_windows(join_episodes(*walks), 4, 40)
+    windows = tokens.draw_windows(join_episodes(*walks), 40)
+    question = tokens.READER_QUESTIONS[number]
     for n in range(number, 40, 4):
         history = int(windows.length[n]) - 1 - (number != 0)
-        if history < 0 or not reader._is_asked(number, history + 1, data["last"][n])[history]:
+        if history < 0 or not tokens.is_asked_at(number, history + 1, data["last"][n])[history]:
             continue
         cut = take_episodes(windows, [n])
         queries = build_queries(cut, question, history=history, first=history)
-        asked = reader._window_inputs(task, queries, 11)
+        asked = tokens.window_inputs(task, queries, 11)
         x = {name: values[n] for name, values in data.items()}
-        trained = reader._make_tokens(number, x, reader._is_asked(number, 41, x["last"]))
-        shown = reader._make_tokens(
+        trained = tokens.make_tokens(number, x, tokens.is_asked_at(number, 41, x["last"]))
+        shown = tokens.make_tokens(
             number,
             {name: values[0] for name, values in asked.items()},
-            reader._is_asked(number, 11, history),
+            tokens.is_asked_at(number, 11, history),
         )
         np.testing.assert_allclose(trained[history], shown[history], atol=1e-5)
-        np.testing.assert_array_equal(x["rules"][history], reader._rule_codes(task, queries)[0])
+        np.testing.assert_array_equal(x["rules"][history], tokens.rule_codes(task, queries)[0])
 
 
 def test_rows_are_kept_and_compared(tmp_path):

@@ -245,6 +245,7 @@ def reader_answers(reader: TrainedReader, queries: Queries) -> Answers:
 
     Example:
       >>> from types import SimpleNamespace as Some
+      >>> from gpicljax.spaces import Discrete
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
       >>> asked = build_queries(episode_from_actions([0, 1, 1, 0]), "next_action", history=1)

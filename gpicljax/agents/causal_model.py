@@ -11,11 +11,12 @@ Source: section 3.2 of the GPICL paper.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from gpicljax import spaces
 from gpicljax.agents import sequence
@@ -43,6 +44,7 @@ from gpicljax.networks.causal_model import (
     causal_model,
 )
 from gpicljax.networks.contract import Network
+from gpicljax.networks.map_memory import STEPS
 from gpicljax.networks.policies import CategoricalPolicy, GaussianPolicy, Policy
 from gpicljax.rollout import Record, RolloutState, rollout
 from gpicljax.typing import ArrayTree, Variables
@@ -171,6 +173,25 @@ def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
         return jnp.square(outputs.reward - sequences.inputs.last_reward)
 
     return Loss(name, at, weight, _has_predecessor)
+
+
+def move_loss(name: str = "move_loss", weight: Weight = 1.0) -> Loss:
+    """Returns the cross-entropy of whether the last action moved the agent, of models with a map.
+
+    Actions that lead nowhere do not count.
+    """
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        del sequences
+        check(outputs.moved is not None, "map_memory", 0, "above 0, for a loss of moves")
+        assert outputs.moved is not None and outputs.has_moved is not None
+        return optax.sigmoid_binary_cross_entropy(outputs.moved, outputs.has_moved.astype(float))
+
+    def counts(sequences: Sequences) -> jax.Array:
+        leads = jnp.asarray(STEPS)[jnp.maximum(sequences.inputs.last_action, 0)] != 0
+        return leads & _has_predecessor(sequences)
+
+    return Loss(name, at, weight, counts)
 
 
 def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0) -> Loss:
@@ -376,7 +397,7 @@ def make(
     network: Network,
     policy: Policy,
     teacher: Agent,
-    rewards: bool = False,
+    more_losses: Sequence[Loss] = (),
 ) -> Trainer:
     """Builds the trainer of a model of any environment with pictures, and a teacher's policy in it.
 
@@ -388,7 +409,7 @@ def make(
       network: `networks.causal_model.causal_model`.
       policy: over the actions.
       teacher: the agent to imitate, without parameters.
-      rewards: whether the network predicts them.
+      more_losses: of what else the network predicts.
 
     Returns:
       The trainer (see `sequence.make`), with the losses' names for metrics.
@@ -435,9 +456,8 @@ def make(
         imitation_loss(policy, weight=config.policy_weight),
         image_loss(weight=config.image_weight),
         latent_loss(weight=config.latent_weight),
+        *more_losses,
     ]
-    if rewards:
-        losses.append(reward_loss())
     if config.joint:
         losses.append(reconstruction_loss(weight=config.reconstruction_weight))
 
@@ -499,7 +519,8 @@ def _make(
     pictures = standardise(autoencoder(network.autoencoder, (height, width)))
     model = causal_model(network, pictures, actions, config.capacity or config.length)
     teacher = find_teacher(config.teacher, vec)
-    return make(config, vec, model, network.policy(actions), teacher, network.rewards)
+    losses = [reward_loss()] * network.rewards + [move_loss()] * bool(network.map_memory)
+    return make(config, vec, model, network.policy(actions), teacher, losses)
 
 
 register_algorithm(

@@ -12,6 +12,7 @@ one step is a model without context.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -41,6 +42,7 @@ from gpicljax.networks.embeddings import (
 from gpicljax.networks.event_store import Event, EventStore, Stored
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
+from gpicljax.networks.map_memory import STEPS, MapReader, PlacedTokens
 from gpicljax.networks.policies import Policy, policy_for
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import SequenceTransformer, Transformer
@@ -50,6 +52,8 @@ MODEL, AUTOENCODER, WINDOW = "model", "autoencoder", "window"
 """Entries of the parameters."""
 UNLIMITED = 2**20
 """A window that no sequence outgrows."""
+MEAN_PAUSE = 14
+"""Observations between hidden spans, less one, on average."""
 Kind = Literal["transformer", "linear-attention", "lstm", "events"]
 
 
@@ -64,6 +68,9 @@ class CausalOutput(NamedTuple):
       image: `[..., H, W, 3]` in [0, 1], the picture of `latent`.
       reconstruction: `[..., H, W, 3]`, the picture of `observed_latent`.
       reward: `[...]`, the predicted reward; None without such a head.
+      moved: `[...]`, the logit that the last action moved the agent; None without a map.
+      has_moved: `bool[...]`, whether it did; likewise.
+      features: float `[..., width]`, what the policy's head reads.
     """
 
     policy: jax.Array
@@ -72,6 +79,9 @@ class CausalOutput(NamedTuple):
     image: jax.Array
     reconstruction: jax.Array
     reward: jax.Array | None
+    moved: jax.Array | None = None
+    has_moved: jax.Array | None = None
+    features: jax.Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +106,12 @@ class CausalModelSettings:
       noise: standard deviation of the disturbance, in units of the latents.
       precision: of a transformer's matrix products.
       dropout: rate of a transformer while it is trained.
+      map_memory: cells that a map of what was seen where reaches from the start along each axis
+        (`map_memory.MapReader`); 0 for none. Actions are those of a maze's agent, which turns and
+        goes.
+      hidden_span: the longest span of observations hidden in training, 0 for none. Their lengths
+        are uniform from 1, and about 15 observations between them are seen. What a model with
+        such spans imagines is hidden from it likewise.
 
     Raises:
       ValueError: for numbers out of range, and a width that the heads do not divide.
@@ -118,6 +134,8 @@ class CausalModelSettings:
     noise: Rate = 1.0
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: BelowOne = 0.0
+    map_memory: Natural = 0
+    hidden_span: Natural = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -127,6 +145,8 @@ class CausalModelSettings:
         check(even, "width", self.width, f"a multiple of {unit}, for {self.heads} heads")
         windowed = not self.window or self.kind == "transformer"
         check(windowed, "window", self.window, f"0, for the kind {self.kind}")
+        known = not self.map_memory or not self.noisy
+        check(known, "noisy", self.noisy, "0, with a map: it is kept of what is seen")
 
     def policy(self, actions: spaces.Space) -> Policy:
         """Returns the policy over one agent's actions."""
@@ -217,7 +237,7 @@ class TokenByToken(nn.Module):
 
 def sequence_model(
     settings: CausalModelSettings, latent: int, actions: spaces.Space, capacity: int
-) -> SequenceTransformer:
+) -> SequenceTransformer | MapReader:
     """Returns the model over latents: 25,737,216 parameters at 8 x 512 and 237,407,744 at 12 x
     1280, heads not counted.
 
@@ -236,6 +256,11 @@ def sequence_model(
         check(isinstance(actions, spaces.Box), "actions", actions, "Discrete, or a Box")
         done = VectorEmbedding(spaces.flat_size(actions), width, maskable=False)
     parts = {"action": done, "latent": VectorEmbedding(latent, width)}
+    radius = settings.map_memory
+    if radius:
+        fits = isinstance(actions, spaces.Discrete) and actions.n == len(STEPS)
+        check(fits, "actions", actions, f"Discrete({len(STEPS)}), with a map")
+        parts = {name: PlacedTokens(part, radius, width) for name, part in parts.items()}
     if settings.kind == "transformer":
         trunk: Any = Transformer(
             settings.layers,
@@ -255,10 +280,12 @@ def sequence_model(
         trunk = TokenByToken(LSTMStack((width,) * settings.layers))
     else:
         trunk = TokenByToken(RememberingLSTM(width, settings.slots, settings.heads))
-    heads = [("policy", 1, ResidualHead(policy.size)), ("latent", 0, ResidualHead(latent))]
+    heads: list[tuple[str, int, Any]] = [("policy", 1, ResidualHead(policy.size))]
+    heads += [("latent", 0, ResidualHead(latent)), ("features", 1, jnp.asarray)]
     if settings.rewards:
         heads.append(("reward", 0, ResidualHead(1)))
-    return SequenceTransformer(Interleaved(parts, ("action", "latent")), trunk, heads)
+    model = SequenceTransformer(Interleaved(parts, ("action", "latent")), trunk, heads)
+    return MapReader(model, latent, radius) if radius else model
 
 
 def causal_model(
@@ -293,8 +320,11 @@ def causal_model(
             return observation
         return encode_in_parts(autoencoder, params[AUTOENCODER], observation, part)[0]
 
-    def read(latents: jax.Array, inputs: AgentInput) -> dict[str, Any]:
-        return {"latent": latents, "action": inputs.last_action}
+    def read(observed: jax.Array, inputs: AgentInput, latents: Any = None) -> dict[str, Any]:
+        latents = observed if latents is None else latents
+        hidden = latents[1] if isinstance(latents, tuple) else jnp.zeros(observed.shape[:-1], bool)
+        parts = {"latent": latents, "action": inputs.last_action}
+        return parts | {"observed": observed, "hidden": hidden} if settings.map_memory else parts
 
     def limit(params: Variables) -> dict[str, Any]:
         return {"window": params[WINDOW]} if settings.kind == "transformer" else {}
@@ -306,8 +336,10 @@ def causal_model(
             for latents in (outputs["latent"], observed)
         )
         reward = outputs["reward"][..., 0] if settings.rewards else None
+        moves = outputs.get("moved"), outputs.get("has_moved")
         policy, latent = outputs["policy"], outputs["latent"]
-        return CausalOutput(policy, latent, observed, image, reconstruction, reward)
+        heads = policy, latent, observed, image, reconstruction, reward, *moves
+        return CausalOutput(*heads, outputs["features"])
 
     def init(key: jax.Array, inputs: AgentInput) -> dict[str, Any]:
         model_key, picture_key = jax.random.split(key)
@@ -323,10 +355,12 @@ def causal_model(
         params: Variables, carry: ArrayTree, inputs: AgentInput, start: jax.Array
     ) -> tuple[CausalOutput, Any]:
         latents = latents_of(params, inputs.observation)
-        features, variables = read(latents, inputs), params[MODEL]
-        outputs, carry = module.apply(
-            variables, carry, features, start, method="step", **limit(params)
-        )  # type: ignore[misc]
+        imagined = jnp.issubdtype(inputs.observation.dtype, jnp.floating)
+        is_hidden = jnp.full(latents.shape[:-1], imagined)
+        given = (latents, is_hidden) if settings.hidden_span else latents
+        features, variables = read(latents, inputs, given), params[MODEL]
+        more = limit(params) | ({"imagined": imagined} if settings.map_memory else {})
+        outputs, carry = module.apply(variables, carry, features, start, method="step", **more)  # type: ignore[misc]
         return output(params, latents, outputs), carry
 
     def unroll(
@@ -342,9 +376,9 @@ def causal_model(
         if key is not None:
             hide_key, drop_key = jax.random.split(key)
             rngs = {"dropout": drop_key}
-            if settings.masked or settings.noisy:
+            if settings.masked or settings.noisy or settings.hidden_span:
                 latents = _disturb(hide_key, observed_latent, settings)
-        features, variables = read(latents, inputs), params[MODEL]
+        features, variables = read(observed_latent, inputs, latents), params[MODEL]
         outputs, carry = module.apply(
             variables, carry, features, starts, rngs=rngs, method="unroll", **limit(params)
         )  # type: ignore[misc]
@@ -367,4 +401,18 @@ def _disturb(
     noise = settings.noise * jax.random.normal(noise_key, latents.shape, latents.dtype)
     noisy = draw_mask(noisy_key, settings.noisy)
     disturbed = latents + jnp.where(noisy[..., None], noise, 0)
-    return disturbed, draw_mask(masked_key, settings.masked)
+    masked = draw_mask(masked_key, settings.masked)
+    if settings.hidden_span:
+        keys = jax.random.split(jax.random.fold_in(key, 0), latents.shape[1])
+        spans = functools.partial(draw_spans, steps=len(latents), longest=settings.hidden_span)
+        masked |= jax.vmap(spans, out_axes=1)(keys)
+    return disturbed, masked
+
+
+def draw_spans(key: jax.Array, steps: int, longest: int) -> jax.Array:
+    """Returns the steps in spans of 1 to `longest` with pauses between them, `bool[T]`."""
+    pause_key, span_key = jax.random.split(key)
+    pauses = 1 + jax.random.geometric(pause_key, 1 / MEAN_PAUSE, (steps,))
+    spans = jax.random.randint(span_key, (steps,), 1, longest + 1)
+    ends = jnp.cumsum(jnp.stack([pauses, spans], axis=1).reshape(-1))
+    return jnp.searchsorted(ends, jnp.arange(steps), side="right") % 2 == 1

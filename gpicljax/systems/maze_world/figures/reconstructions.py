@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.checks import check, check_array
-from gpicljax.systems.maze_world.measures.world_model import OpenLoopError
+from gpicljax.evaluation.icl import icl_curve
+from gpicljax.systems.maze_world.measures.world_model import MAP_AHEAD, NULLS_AHEAD, OpenLoopError
+from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.pictures import picture_grid
 
 if TYPE_CHECKING:
@@ -66,3 +69,29 @@ def foresight_figure(foresight: Mapping[int, OpenLoopError], model: str) -> Figu
         errors = zip(ahead.error[0], ahead.expected[0], strict=True)
         rows.append(("expected", [last, *((f"{e:.3f}", frame) for e, frame in errors)]))
     return picture_grid(rows, title=f"What comes, and what is expected blind: {model}", width=0.8)
+
+
+def foresight_error_figure(ahead: Mapping[int, Mapping[str, OpenLoopError]], k: int) -> Figure:
+    """Draws the errors k steps ahead by the length of the context (Figure 9).
+
+    Guesses that need no model stand beside the models, on the first model's way.
+
+    Args:
+      ahead: by pictures of context and name of the model; leaves `[S, B, K, ...]`.
+      k: steps ahead, at most K.
+    """
+    models = list(next(iter(ahead.values())))
+    parts = {model: (model, "error") for model in models}
+    parts |= {name: (models[0], part) for name, part in (NULLS_AHEAD | MAP_AHEAD).items()}
+    curves = {}
+    for name, (model, part) in parts.items():
+        errors = [getattr(by_model[model], part)[..., k - 1] for by_model in ahead.values()]
+        values = np.stack([x.reshape(-1) for x in errors], axis=1).astype(np.float64)
+        curves[name] = dataclasses.replace(icl_curve(values), position=np.asarray([*ahead], float))
+    return icl_figure(
+        curves,
+        xlabel="pictures of context",
+        ylabel="mean squared error",
+        log=True,
+        title=f"Expecting the picture {k} step{'s' if k > 1 else ''} ahead",
+    )

@@ -15,6 +15,7 @@ from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagine
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import Policy
@@ -195,3 +196,28 @@ def prediction_measure(
         return errors._replace(**shown)
 
     return measure
+
+
+def last_quarter(values: np.ndarray) -> np.ndarray:
+    """Returns the mean over the last quarter of each maze's episode, all seeds together: `[N]`."""
+    steps = values.shape[-1]
+    return values[..., -(steps // 4) :].astype(np.float64).mean((0, -1))
+
+
+def late_means(measured: ImitationErrors) -> dict[str, float]:
+    """Returns the means over the last quarter, by part."""
+    parts = measured._asdict().items()
+    return {part: float(last_quarter(np.asarray(x)).mean()) for part, x in parts if x is not None}
+
+
+def quarter_means(values: np.ndarray) -> str:
+    """Means by quarter of the episode."""
+    means = [x.mean() for x in np.array_split(values.astype(np.float64), 4, axis=-1)]
+    return " ".join(f"{x:.3f}" for x in means)
+
+
+def quarter_differences(values: np.ndarray, others: np.ndarray) -> str:
+    """Differences by quarter of the same episodes, with the half-widths of 95 % intervals."""
+    quarters = np.array_split((values - others).astype(np.float64), 4, axis=-1)
+    means = [mean_interval(x.mean(-1).reshape(-1, x.shape[-2]).mean(0)) for x in quarters]
+    return " ".join(f"{x.mean:+.3f} ± {x.high - x.mean:.3f}" for x in means)

@@ -89,6 +89,7 @@ class Config(TrainingConfig):
       rules: Rules of the privileged agents that act beside the models.
       marks: Pictures after which the model looks ahead.
       horizon: How far it does.
+      probes: Whether linear probes read walls and landmarks from the models' activations.
     """
 
     seeds: Count = 1
@@ -126,6 +127,7 @@ class Config(TrainingConfig):
     rules: tuple[Rule, ...] = ("default", "reference")
     marks: tuple[Count, ...] = (1, 100, 1000, 2000)
     horizon: Count = 10
+    probes: bool = False
 
     def validate(self) -> None:
         """Refuses what can be refused before anything is compiled."""
@@ -246,9 +248,6 @@ PRESETS = {
         observations=512 * 16 * 128,
         hparams=SequenceHParams(1e-3, warmup_updates=50, final_share=0.05),
     ),
-    "cpu-long": dataclasses.replace(
-        QUICK, contexts=(0, 8, 2, 1), observations=4_096 * 16 * 128, log_lines=32
-    ),
     # The other mode and the other kind of action, to see that they are learnt.
     "cpu-survival": dataclasses.replace(
         QUICK,
@@ -260,6 +259,15 @@ PRESETS = {
     ),
     "cpu-continuous": dataclasses.replace(
         QUICK, contexts=(0, 1), actions="continuous", observations=256 * 16 * 128
+    ),
+    # A model that reads what it saw where it is going, and is to see ahead.
+    "cpu-map": dataclasses.replace(
+        QUICK,
+        contexts=(0,),
+        model=dataclasses.replace(SMALL, map_memory=5, hidden_span=12),
+        observations=768 * 16 * 128,
+        sequences=256,
+        probes=True,
     ),
     # Figures 11, 14 and 15: one program for all numbers of mazes.
     "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=(1, 10, 100, 10_000)),

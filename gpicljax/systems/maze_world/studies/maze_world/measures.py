@@ -24,6 +24,7 @@ from gpicljax.systems.maze_world.measures.models import (
     prediction_measure,
     without_step_costs,
 )
+from gpicljax.systems.maze_world.measures.probes import probe_measure
 from gpicljax.systems.maze_world.studies.maze_world.config import ACTING, Acting, Config
 
 
@@ -53,6 +54,7 @@ class Measures(NamedTuple):
       wiped: the same of models whose memory is wiped before every step, by size, acting in the
         first of these ways.
       ahead: by length of the context, in pictures: `OpenLoopError`.
+      probed: on the first kind of episodes of `shown`, by its name: `ProbeSamples`.
     """
 
     shown: dict[str, Any]
@@ -60,6 +62,7 @@ class Measures(NamedTuple):
     acted: dict[tuple[int, str], Any]
     wiped: dict[int, Any]
     ahead: dict[int, Any]
+    probed: dict[str, Any]
 
 
 def measures_of(
@@ -101,6 +104,7 @@ def measures_of(
         return rules.mazes(size), *more
 
     imitation = imitation_measure(env, network, policy, rewards=config.model.rewards)
+    probe = probe_measure(env, network)
     acting = acting_measure(env, network, policy, settings)
     prediction = prediction_measure(
         env, network, policy, pictures, steps=config.steps, horizon=config.horizon
@@ -124,6 +128,10 @@ def measures_of(
         ahead={
             mark: Measure(prediction, functools.partial(in_mazes, config.size, np.int32(mark)))
             for mark in config.marks
+        },
+        probed={
+            name: Measure(probe, functools.partial(rules.demonstrations, name, config.size))
+            for name in list(groups)[: config.probes]
         },
     )
     return measures, rules

@@ -66,11 +66,12 @@ def losses_of(config: Config, policy: Policy) -> list[Loss]:
         "latent": causal_model.latent_loss,
         "reward": causal_model.reward_loss,
     }
-    return [
+    losses = [
         kind(weight=lambda data, name=name: getattr(data.weights, name))
         for name, kind in kinds.items()
         if getattr(config.weights, name) or getattr(early, name)
     ]
+    return losses + [causal_model.move_loss()] * bool(config.model.map_memory)
 
 
 def grow_context(config: Config, updates: int, state: sequence.TrainState) -> sequence.TrainState:

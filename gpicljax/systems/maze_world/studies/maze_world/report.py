@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -23,11 +22,20 @@ from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS
 from gpicljax.systems.maze_world.env.types import Task
 from gpicljax.systems.maze_world.experts.privileged import Rule
 from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
-from gpicljax.systems.maze_world.figures.reconstructions import foresight_figure
+from gpicljax.systems.maze_world.figures.reconstructions import (
+    foresight_error_figure,
+    foresight_figure,
+)
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
-from gpicljax.systems.maze_world.measures.models import ImitationErrors
-from gpicljax.systems.maze_world.measures.world_model import foresight_table
+from gpicljax.systems.maze_world.measures.models import (
+    last_quarter,
+    late_means,
+    quarter_differences,
+    quarter_means,
+)
+from gpicljax.systems.maze_world.measures.probes import probe_table
+from gpicljax.systems.maze_world.measures.world_model import STEPS_AHEAD, foresight_table
 from gpicljax.systems.maze_world.studies.maze_world.measures import Measures
 from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.style import save_figure
@@ -39,8 +47,6 @@ SHOWN_RULES = ("random", "wall follower", "privileged, p = 25 %", "privileged, p
 """Beside the models in figures, as far as they exist; tables have them all."""
 PAGE_STEPS = 512
 """Steps of the episode that is shown step by step."""
-LATE = 4
-"""The last quarter of an episode is what is compared."""
 
 
 class Results:
@@ -62,6 +68,7 @@ class Results:
         self.acted = self._by_model(measured.acted)
         self.wiped = self._by_model(measured.wiped)
         self.ahead = self._by_model(measured.ahead)
+        self.probed = self._by_model(measured.probed)
         # The nats of continuous actions are those of a density: ratios of them mean nothing.
         self.densities_of_actions = isinstance(outcome.program.more.env.action_space(), Box)
         self.rules: Mapping[tuple[int, Rule], Mapping[str, MazeTrajectory]] = outcome.host_measured
@@ -107,31 +114,6 @@ class Results:
         if self.outcome.config.actions == "continuous":
             return ", ".join(f"{x:.2f}" for x in stored)
         return ("stay", "turn left", "turn right", "back", "forward")[int(stored)]
-
-
-def last_quarter(values: np.ndarray) -> np.ndarray:
-    """Returns the mean over the last quarter of each maze's episode, all seeds together: `[N]`."""
-    steps = values.shape[-1]
-    return values[..., -(steps // LATE) :].astype(np.float64).mean((0, -1))
-
-
-def late_means(measured: ImitationErrors) -> dict[str, float]:
-    """Returns the means over the last quarter, by part."""
-    parts = measured._asdict().items()
-    return {part: float(last_quarter(np.asarray(x)).mean()) for part, x in parts if x is not None}
-
-
-def quarter_means(values: np.ndarray) -> str:
-    """Means by quarter of the episode."""
-    means = [x.mean() for x in np.array_split(values.astype(np.float64), 4, axis=-1)]
-    return " ".join(f"{x:.3f}" for x in means)
-
-
-def quarter_differences(values: np.ndarray, others: np.ndarray) -> str:
-    """Differences by quarter of the same episodes, with the half-widths of 95 % intervals."""
-    quarters = np.array_split((values - others).astype(np.float64), 4, axis=-1)
-    means = [mean_interval(x.mean(-1).reshape(-1, x.shape[-2]).mean(0)) for x in quarters]
-    return " ".join(f"{x.mean:+.3f} ± {x.high - x.mean:.3f}" for x in means)
 
 
 def format_comparison(numerator: np.ndarray, denominator: np.ndarray, difference: bool) -> str:
@@ -263,8 +245,8 @@ def draw(results: Results) -> None:
     for size in config.sizes:
         save_figure(earned_figure(results, size), figures / f"acted_{size}.png")
     if len(config.marks) > 1:
-        for k in {1, min(4, config.horizon)}:
-            save_figure(ahead_figure(results, k), figures / f"ahead_{k}.png")
+        for k in {*filter(config.horizon.__gt__, STEPS_AHEAD), config.horizon}:
+            save_figure(foresight_error_figure(results.ahead, k), figures / f"ahead_{k}.png")
     model = results.models[0]
     foresight = {
         mark: jax.tree.map(lambda x: x[0], results.ahead[mark][model]) for mark in config.marks
@@ -288,24 +270,6 @@ def earned_figure(results: Results, size: int) -> Any:
         xlabel="steps",
         ylabel="rewards, without steps' cost",
         title=f"Acting in {len(rules['random'].reward)} unseen mazes of {size} x {size}",
-    )
-
-
-def ahead_figure(results: Results, k: int) -> Any:
-    """Returns the error k steps ahead by the length of the context (Figure 9)."""
-    config = results.outcome.config
-    marks = np.asarray(config.marks, np.float64)
-    curves = {}
-    for model in results.models:
-        errors_by_mark = [results.ahead[mark][model].error[..., k - 1] for mark in config.marks]
-        errors = np.stack([x.reshape(-1) for x in errors_by_mark], axis=1).astype(np.float64)
-        curves[model] = dataclasses.replace(icl_curve(errors), position=marks)
-    return icl_figure(
-        curves,
-        xlabel="pictures of context",
-        ylabel="mean squared error",
-        log=True,
-        title=f"Expecting the picture {k} step{'s' if k > 1 else ''} ahead",
     )
 
 
@@ -426,6 +390,13 @@ def report(outcome: RunResult) -> Report:
         "was last seen in the same place, that mean elsewhere. Below: on the first model's way.",
         foresight_table(results.ahead, config.horizon),
     ]
+    for name, by_model in results.probed.items():
+        parts += [
+            f"## Read from activations, linearly: {name}",
+            "Walls and landmarks around the agent that are out of sight, in the second half of "
+            "episodes: fitted on half of the mazes, tested on the others.",
+            probe_table(by_model),
+        ]
     numbers: dict[str, Any] = {
         "parameters": outcome.parameters,
         "steps": outcome.observations,

@@ -1,0 +1,281 @@
+"""A map of what was seen where, for a model that predicts what an agent sees next.
+
+The agent turns by quarters and goes from cell to cell. Where it is follows from its actions by dead
+reckoning, relative to the start of its trial: an action that leaves what is seen as it was did not
+move it. The latents last seen in each place are kept, and the action's token reads the one of the
+place to which the action leads. What an address is, is built in; what to make of a latent found
+there is learnt.
+
+Where observations are the model's own predictions, nothing is kept, and a learnt guess says whether
+something was in the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from gpicljax.networks.embeddings import TokenEmbedding
+from gpicljax.networks.feedforward import dense
+from gpicljax.networks.layers import default_float
+from gpicljax.typing import ArrayTree
+
+TURNS = np.array([0, -1, 1, 0, 0], np.int32)
+STEPS = np.array([0, 0, 0, -1, 1], np.int32)
+"""Quarters of a turn and cells forward of: stay, turn left, turn right, go back, go forward."""
+HEADINGS = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)], np.int32)
+# Latents of the same picture differ by rounding alone; those of different ones by about 1.
+SAME = 1e-3
+# Relative to the vectors of tokens.
+PLACES = 0.4
+
+
+class MapCarry(NamedTuple):
+    """What is known of a maze.
+
+    Attributes:
+      pose: `int32[B, 3]`, x and y in cells and quarters of a turn, relative to the start.
+      latent: float `[B, Z]`, the last one.
+      stored: float `[B, P, Z]`, the last one seen in each place.
+      is_stored: `bool[B, P]`.
+    """
+
+    pose: jax.Array
+    latent: jax.Array
+    stored: jax.Array
+    is_stored: jax.Array
+
+
+class Whereabouts(NamedTuple):
+    """Where a step leads; leaves `[..., B, *]`.
+
+    Attributes:
+      ahead: `int32`, the place to which the last action leads if nothing is in the way.
+      here: `int32`, the place of the step.
+      recalled: float `[Z]`, the latent stored at `ahead`; zeros where there is none.
+      is_recalled: `bool`.
+      before: float `[Z]`, the latent of the step before.
+      is_free: `bool`, whether the cell at `ahead` was entered before.
+      moved: `bool`, whether the latent changed.
+    """
+
+    ahead: jax.Array
+    here: jax.Array
+    recalled: jax.Array
+    is_recalled: jax.Array
+    before: jax.Array
+    is_free: jax.Array
+    moved: jax.Array
+
+
+def empty_map(batch: int, latent: int, radius: int) -> MapCarry:
+    """Returns the map at the start of a trial."""
+    places, dtype = number_of_places(radius), default_float()
+    return MapCarry(
+        jnp.zeros((batch, 3), jnp.int32),
+        jnp.zeros((batch, latent), dtype),
+        jnp.zeros((batch, places, latent), dtype),
+        jnp.zeros((batch, places), bool),
+    )
+
+
+def number_of_places(radius: int) -> int:
+    """Returns P: cells up to `radius` away along each axis, times four headings."""
+    return 4 * (2 * radius + 1) ** 2
+
+
+class PlaceEmbedding(nn.Module):
+    """Vectors of places: of x, y and heading, and of all three together."""
+
+    radius: int
+    width: int
+
+    @nn.compact
+    def __call__(self, place: jax.Array) -> jax.Array:
+        """`int32[...]` in 0 .. P - 1 -> float `[..., width]`."""
+        side = 2 * self.radius + 1
+        parts = (side, place // (4 * side)), (side, place // 4 % side), (4, place % 4)
+        parts = (*parts, (number_of_places(self.radius), place))
+        vectors = [TokenEmbedding(n, self.width)(index) for n, index in parts]
+        return PLACES * jnp.stack(vectors).sum(0)
+
+
+class PlacedTokens(nn.Module):
+    """An embedding of a step's input, and of where it belongs.
+
+    Attributes:
+      embedding: of the input.
+      radius: see `MapReader`.
+      width: of the embedding's vectors.
+    """
+
+    embedding: nn.Module
+    radius: int
+    width: int
+
+    @nn.compact
+    def __call__(self, inputs: tuple[Any, jax.Array, Any]) -> jax.Array:
+        """Input, place `int32[...]`, and what is recalled, float `[..., *]` or None."""
+        content, place, recalled = inputs
+        tokens = self.embedding(content) + PlaceEmbedding(self.radius, self.width)(place)  # type: ignore[operator]
+        return tokens if recalled is None else tokens + dense(self.width)(recalled)
+
+
+class MapReader(nn.Module):
+    """A model over actions and latents whose tokens know their place and what was seen there.
+
+    Attributes:
+      model: reads a dictionary of `action` and `latent`, embedded by `PlacedTokens`; its outputs
+        are a dictionary with an entry `latent`.
+      latent: Z.
+      radius: cells that the map reaches from the start along each axis; beyond, its edge stands
+        for what is outside.
+      width: of the hidden layer that guesses whether something is in the way.
+    """
+
+    model: Any
+    latent: int
+    radius: int
+    width: int = 64
+
+    def setup(self) -> None:
+        """The model's own parts are in `model`."""
+        self.hidden, self.obstacle = dense(self.width), dense(1)
+        self.gate = self.param(
+            "gate", nn.initializers.constant(0.9), (self.latent,), default_float()
+        )
+
+    def initial_carry(self, batch: int) -> tuple[Any, MapCarry]:
+        """Returns the model's carry, and an empty map."""
+        return self.model.initial_carry(batch), empty_map(batch, self.latent, self.radius)
+
+    def unroll(
+        self,
+        carry: tuple[ArrayTree, MapCarry] | None,
+        inputs: dict[str, Any],
+        starts: jax.Array | None,
+        **more: Any,
+    ) -> tuple[dict[str, Any], tuple[Any, MapCarry]]:
+        """Inputs `[T, B, ...]`, `bool[T, B]` -> outputs `[T, B, ...]`, and the carry.
+
+        Args:
+          carry: before the first step; None if that starts a trial.
+          inputs: `action`, `int32`; `latent` as the model's embedding takes it; `observed`, float
+            `[T, B, Z]`, the latents as they were; `hidden`, `bool`, those not to be kept.
+          starts: steps that start a trial; None for the first alone.
+          **more: goes to the model.
+
+        Returns:
+          The model's outputs, and besides: `moved`, float, the logit that the last action moved
+          the agent, and `has_moved`, `bool`.
+        """
+        observed = jax.lax.stop_gradient(inputs["observed"])
+        steps, batch = observed.shape[:2]
+        first = jnp.zeros((steps, batch), bool) if starts is None else starts
+        trunk, memory = carry or (None, empty_map(batch, self.latent, self.radius))
+        if carry is None:
+            first = first.at[0].set(True)
+
+        def see(memory: MapCarry, step: Any) -> tuple[MapCarry, Whereabouts]:
+            return follow(memory, *step, radius=self.radius)
+
+        arguments = observed, inputs["action"], inputs["hidden"], first
+        memory, where = jax.lax.scan(see, memory, arguments)
+        outputs, trunk = self.model.unroll(trunk, self._place(inputs, where), starts, **more)
+        outputs |= {"moved": self._guess(inputs["action"], where), "has_moved": where.moved}
+        return self._remember(outputs, where), (trunk, memory)
+
+    def step(
+        self,
+        carry: tuple[ArrayTree, MapCarry],
+        inputs: dict[str, Any],
+        start: jax.Array,
+        *,
+        imagined: bool = False,
+        **more: Any,
+    ) -> tuple[dict[str, Any], tuple[Any, MapCarry]]:
+        """Inputs `[B, ...]`, `bool[B]` -> outputs `[B, ...]`, and the carry.
+
+        With `imagined`, latents are the model's own predictions.
+        """
+        trunk, memory = carry
+        observed, action = inputs["observed"], inputs["action"]
+        arguments = observed, action, inputs["hidden"] | imagined, start
+        then, where = follow(memory, *arguments, radius=self.radius)
+        guess = self._guess(action, where)
+        if imagined:
+            then, where = follow(
+                memory, *arguments, radius=self.radius, moved=where.is_free | (guess > 0)
+            )
+        outputs, trunk = self.model.step(trunk, self._place(inputs, where), start, **more)
+        outputs |= {"moved": guess, "has_moved": where.moved}
+        return self._remember(outputs, where), (trunk, then)
+
+    def _place(self, inputs: dict[str, Any], where: Whereabouts) -> dict[str, Any]:
+        recalled = jnp.concatenate([where.recalled, where.is_recalled[..., None]], axis=-1)
+        return {
+            "action": (inputs["action"], where.ahead, recalled),
+            "latent": (inputs["latent"], where.here, None),
+        }
+
+    def _guess(self, action: jax.Array, where: Whereabouts) -> jax.Array:
+        known = nn.one_hot(action, len(STEPS)), where.is_free[..., None]
+        hidden = nn.gelu(self.hidden(jnp.concatenate([where.before, *known], axis=-1)))
+        return self.obstacle(hidden)[..., 0]
+
+    def _remember(self, outputs: dict[str, Any], where: Whereabouts) -> dict[str, Any]:
+        return outputs | {"latent": outputs["latent"] + self.gate * where.recalled}
+
+
+def follow(
+    memory: MapCarry,
+    latent: jax.Array,
+    action: jax.Array,
+    hidden: jax.Array,
+    start: jax.Array,
+    radius: int,
+    moved: jax.Array | None = None,
+) -> tuple[MapCarry, Whereabouts]:
+    """Returns what is known after one step, and where it led.
+
+    Args:
+      memory: what was known before.
+      latent: float `[B, Z]`, of what is seen now.
+      action: `int32[B]`, the last one.
+      hidden: `bool[B]`, whether the latent is not to be kept.
+      start: `bool[B]`, whether a trial starts.
+      radius: see `MapReader`.
+      moved: `bool[B]`, whether the action moved the agent; by default, whether the latent changed.
+    """
+    rows, side = jnp.arange(len(action)), 2 * radius + 1
+    pose = jnp.where(start[:, None], 0, memory.pose)
+    is_stored = memory.is_stored & ~start[:, None]
+    action = jnp.where(start, 0, jnp.clip(action, 0, len(STEPS) - 1))
+    heading = (pose[:, 2] + jnp.asarray(TURNS)[action]) % 4
+    way = jnp.asarray(STEPS)[action][:, None] * jnp.asarray(HEADINGS)[pose[:, 2]]
+    changed = jnp.abs(latent - memory.latent).max(-1) > SAME
+    moved = changed if moved is None else moved
+
+    def place_of(cell: jax.Array) -> jax.Array:
+        x, y = jnp.clip(cell, -radius, radius).T + radius
+        return (x * side + y) * 4 + heading
+
+    ahead = place_of(pose[:, :2] + way)
+    cell = jnp.where(moved[:, None], pose[:, :2] + way, pose[:, :2])
+    here = place_of(cell)
+    is_recalled = is_stored[rows, ahead]
+    recalled = jnp.where(is_recalled[:, None], memory.stored[rows, ahead], 0)
+    is_free = is_stored.reshape(len(rows), side * side, 4)[rows, ahead // 4].any(-1)
+    where = Whereabouts(ahead, here, recalled, is_recalled, memory.latent, is_free, moved)
+    kept = jnp.where(hidden[:, None], memory.stored[rows, here], latent)
+    then = MapCarry(
+        jnp.concatenate([cell, heading[:, None]], axis=-1),
+        latent,
+        memory.stored.at[rows, here].set(kept),
+        is_stored.at[rows, here].set(is_stored[rows, here] | ~hidden),
+    )
+    return then, where

@@ -43,6 +43,7 @@ from gpicljax.networks.event_store import Event, EventStore, Stored
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.map_memory import STEPS, MapReader, PlacedTokens
+from gpicljax.networks.map_planning import MapPlanner
 from gpicljax.networks.policies import Policy, policy_for
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import SequenceTransformer, Transformer
@@ -109,6 +110,8 @@ class CausalModelSettings:
       map_memory: cells that a map of what was seen where reaches from the start along each axis
         (`map_memory.MapReader`); 0 for none. Actions are those of a maze's agent, which turns and
         goes.
+      plan_sweeps: cells of the longest way that is planned on the map (`map_planning.MapPlanner`);
+        0 for a policy that does not plan.
       hidden_span: the longest span of observations hidden in training, 0 for none. Their lengths
         are uniform from 1, and about 15 observations between them are seen. What a model with
         such spans imagines is hidden from it likewise.
@@ -135,6 +138,7 @@ class CausalModelSettings:
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: BelowOne = 0.0
     map_memory: Natural = 0
+    plan_sweeps: Natural = 0
     hidden_span: Natural = 0
 
     def __post_init__(self) -> None:
@@ -147,6 +151,8 @@ class CausalModelSettings:
         check(windowed, "window", self.window, f"0, for the kind {self.kind}")
         known = not self.map_memory or not self.noisy
         check(known, "noisy", self.noisy, "0, with a map: it is kept of what is seen")
+        fits = bool(self.map_memory) or not self.plan_sweeps
+        check(fits, "plan_sweeps", self.plan_sweeps, "0, without a map")
 
     def policy(self, actions: spaces.Space) -> Policy:
         """Returns the policy over one agent's actions."""
@@ -285,7 +291,8 @@ def sequence_model(
     if settings.rewards:
         heads.append(("reward", 0, ResidualHead(1)))
     model = SequenceTransformer(Interleaved(parts, ("action", "latent")), trunk, heads)
-    return MapReader(model, latent, radius) if radius else model
+    planner = MapPlanner(radius, settings.plan_sweeps) if settings.plan_sweeps else None
+    return MapReader(model, latent, radius, planner) if radius else model
 
 
 def causal_model(

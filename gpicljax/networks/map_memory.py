@@ -42,12 +42,14 @@ class MapCarry(NamedTuple):
       latent: float `[B, Z]`, the last one.
       stored: float `[B, P, Z]`, the last one seen in each place.
       is_stored: `bool[B, P]`.
+      is_blocked: `bool[B, P]`, places ahead of which something was in the way.
     """
 
     pose: jax.Array
     latent: jax.Array
     stored: jax.Array
     is_stored: jax.Array
+    is_blocked: jax.Array
 
 
 class Whereabouts(NamedTuple):
@@ -72,6 +74,20 @@ class Whereabouts(NamedTuple):
     moved: jax.Array
 
 
+class MapTrace(NamedTuple):
+    """The map at each step; leaves `[T, B, ...]`.
+
+    Attributes:
+      place: `int32`, that of the step.
+      row: `int32[P]`, of the latent stored in each place; -1 where there is none.
+      is_blocked: `bool[P]`.
+    """
+
+    place: jax.Array
+    row: jax.Array
+    is_blocked: jax.Array
+
+
 def empty_map(batch: int, latent: int, radius: int) -> MapCarry:
     """Returns the map at the start of a trial."""
     places, dtype = number_of_places(radius), default_float()
@@ -79,6 +95,7 @@ def empty_map(batch: int, latent: int, radius: int) -> MapCarry:
         jnp.zeros((batch, 3), jnp.int32),
         jnp.zeros((batch, latent), dtype),
         jnp.zeros((batch, places, latent), dtype),
+        jnp.zeros((batch, places), bool),
         jnp.zeros((batch, places), bool),
     )
 
@@ -134,12 +151,15 @@ class MapReader(nn.Module):
       latent: Z.
       radius: cells that the map reaches from the start along each axis; beyond, its edge stands
         for what is outside.
+      planner: from the outputs' `features`, latents and a `MapTrace` to logits that are added to
+        those of the outputs' `policy`; None for none.
       width: of the hidden layer that guesses whether something is in the way.
     """
 
     model: Any
     latent: int
     radius: int
+    planner: Any = None
     width: int = 64
 
     def setup(self) -> None:
@@ -180,14 +200,28 @@ class MapReader(nn.Module):
         if carry is None:
             first = first.at[0].set(True)
 
-        def see(memory: MapCarry, step: Any) -> tuple[MapCarry, Whereabouts]:
-            return follow(memory, *step, radius=self.radius)
+        latents, offset = observed, 0
+        if carry is not None:
+            offset = memory.stored.shape[1]
+            latents = jnp.concatenate([memory.stored.swapaxes(0, 1), observed])
+        row = jnp.where(memory.is_stored, jnp.arange(memory.is_stored.shape[1]), -1)
 
-        arguments = observed, inputs["action"], inputs["hidden"], first
-        memory, where = jax.lax.scan(see, memory, arguments)
+        def see(
+            before: tuple[MapCarry, jax.Array], step: Any
+        ) -> tuple[tuple[MapCarry, jax.Array], tuple[Whereabouts, MapTrace]]:
+            memory, row = before
+            index, *arguments = step
+            memory, where = follow(memory, *arguments, radius=self.radius)
+            latest = row.at[jnp.arange(batch), where.here].set(index)
+            row = jnp.where(memory.is_stored, jnp.where(arguments[2][:, None], row, latest), -1)
+            return (memory, row), (where, MapTrace(where.here, row, memory.is_blocked))
+
+        index = offset + jnp.arange(steps)
+        arguments = index, observed, inputs["action"], inputs["hidden"], first
+        (memory, _), (where, trace) = jax.lax.scan(see, (memory, row), arguments)
         outputs, trunk = self.model.unroll(trunk, self._place(inputs, where), starts, **more)
         outputs |= {"moved": self._guess(inputs["action"], where), "has_moved": where.moved}
-        return self._remember(outputs, where), (trunk, memory)
+        return self._recall(outputs, where, latents, trace), (trunk, memory)
 
     def step(
         self,
@@ -213,7 +247,9 @@ class MapReader(nn.Module):
             )
         outputs, trunk = self.model.step(trunk, self._place(inputs, where), start, **more)
         outputs |= {"moved": guess, "has_moved": where.moved}
-        return self._remember(outputs, where), (trunk, then)
+        row = jnp.where(then.is_stored, jnp.arange(then.is_stored.shape[1]), -1)
+        trace = MapTrace(*(x[None] for x in (where.here, row, then.is_blocked)))
+        return self._recall(outputs, where, then.stored.swapaxes(0, 1), trace), (trunk, then)
 
     def _place(self, inputs: dict[str, Any], where: Whereabouts) -> dict[str, Any]:
         recalled = jnp.concatenate([where.recalled, where.is_recalled[..., None]], axis=-1)
@@ -227,8 +263,15 @@ class MapReader(nn.Module):
         hidden = nn.gelu(self.hidden(jnp.concatenate([where.before, *known], axis=-1)))
         return self.obstacle(hidden)[..., 0]
 
-    def _remember(self, outputs: dict[str, Any], where: Whereabouts) -> dict[str, Any]:
-        return outputs | {"latent": outputs["latent"] + self.gate * where.recalled}
+    def _recall(
+        self, outputs: dict[str, Any], where: Whereabouts, latents: jax.Array, trace: MapTrace
+    ) -> dict[str, Any]:
+        outputs = outputs | {"latent": outputs["latent"] + self.gate * where.recalled}
+        if self.planner is None:
+            return outputs
+        features = outputs["features"].reshape(*trace.place.shape, -1)
+        logits = self.planner(features, latents, trace).reshape(outputs["policy"].shape)
+        return outputs | {"policy": outputs["policy"] + logits}
 
 
 def follow(
@@ -272,10 +315,15 @@ def follow(
     is_free = is_stored.reshape(len(rows), side * side, 4)[rows, ahead // 4].any(-1)
     where = Whereabouts(ahead, here, recalled, is_recalled, memory.latent, is_free, moved)
     kept = jnp.where(hidden[:, None], memory.stored[rows, here], latent)
+    # An agent that goes back against something has it behind.
+    wall = here // 4 * 4 + (heading + 2 * (jnp.asarray(STEPS)[action] < 0)) % 4
+    met = (jnp.asarray(STEPS)[action] != 0) & ~moved & ~hidden
+    blocked = memory.is_blocked & ~start[:, None]
     then = MapCarry(
         jnp.concatenate([cell, heading[:, None]], axis=-1),
         latent,
         memory.stored.at[rows, here].set(kept),
         is_stored.at[rows, here].set(is_stored[rows, here] | ~hidden),
+        blocked.at[rows, wall].set(blocked[rows, wall] | met),
     )
     return then, where

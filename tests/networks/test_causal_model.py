@@ -76,7 +76,12 @@ def test_sizes_of_the_paper(layers, width, heads, parameters, policy, latent):
 
 
 @pytest.mark.parametrize(
-    "changes", [*({"kind": kind} for kind in KINDS), {"map_memory": 2, "noisy": 0.0}]
+    "changes",
+    [
+        *({"kind": kind} for kind in KINDS),
+        {"map_memory": 2, "noisy": 0.0},
+        {"map_memory": 2, "noisy": 0.0, "plan_sweeps": 3},
+    ],
 )
 def test_steps_are_the_whole_and_no_head_sees_what_it_is_to_say(changes):
     network, params = made(dataclasses.replace(SMALL, **changes))

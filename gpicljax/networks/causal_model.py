@@ -42,7 +42,7 @@ from gpicljax.networks.embeddings import (
 from gpicljax.networks.event_store import Event, EventStore, Stored
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
-from gpicljax.networks.map_memory import STEPS, MapReader, PlacedTokens
+from gpicljax.networks.map_memory import STEPS, UNLIMITED, MapReader, PlacedTokens
 from gpicljax.networks.map_planning import MapPlanner
 from gpicljax.networks.policies import Policy, policy_for
 from gpicljax.networks.recurrent import LSTMStack
@@ -51,8 +51,6 @@ from gpicljax.typing import ArrayTree, Variables
 
 MODEL, AUTOENCODER, WINDOW = "model", "autoencoder", "window"
 """Entries of the parameters."""
-UNLIMITED = 2**20
-"""A window that no sequence outgrows."""
 MEAN_PAUSE = 14
 """Observations between hidden spans, less one, on average."""
 Kind = Literal["transformer", "linear-attention", "lstm", "events"]
@@ -292,7 +290,8 @@ def sequence_model(
         heads.append(("reward", 0, ResidualHead(1)))
     model = SequenceTransformer(Interleaved(parts, ("action", "latent")), trunk, heads)
     planner = MapPlanner(radius, settings.plan_sweeps) if settings.plan_sweeps else None
-    return MapReader(model, latent, radius, planner) if radius else model
+    has_window = settings.kind == "transformer"
+    return MapReader(model, latent, radius, planner, has_window) if radius else model
 
 
 def causal_model(
@@ -334,7 +333,8 @@ def causal_model(
         return parts | {"observed": observed, "hidden": hidden} if settings.map_memory else parts
 
     def limit(params: Variables) -> dict[str, Any]:
-        return {"window": params[WINDOW]} if settings.kind == "transformer" else {}
+        has_window = settings.kind == "transformer" or settings.map_memory
+        return {"window": params[WINDOW]} if has_window else {}
 
     def output(params: Variables, observed: jax.Array, outputs: dict[str, Any]) -> CausalOutput:
         # The compiler leaves out a picture that is not used.

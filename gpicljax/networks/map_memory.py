@@ -28,6 +28,8 @@ TURNS = np.array([0, -1, 1, 0, 0], np.int32)
 STEPS = np.array([0, 0, 0, -1, 1], np.int32)
 """Quarters of a turn and cells forward of: stay, turn left, turn right, go back, go forward."""
 HEADINGS = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)], np.int32)
+UNLIMITED = 2**20
+"""A window that no sequence outgrows."""
 # Latents of the same picture differ by rounding alone; those of different ones by about 1.
 SAME = 1e-3
 # Relative to the vectors of tokens.
@@ -41,15 +43,17 @@ class MapCarry(NamedTuple):
       pose: `int32[B, 3]`, x and y in cells and quarters of a turn, relative to the start.
       latent: float `[B, Z]`, the last one.
       stored: float `[B, P, Z]`, the last one seen in each place.
-      is_stored: `bool[B, P]`.
-      is_blocked: `bool[B, P]`, places ahead of which something was in the way.
+      steps: `int32[B]`, steps of the trial so far.
+      seen_at: `int32[B, P]`, the step at which a place was last seen; -1 for none.
+      met_at: `int32[B, P]`, the step at which something was in the way ahead of a place; likewise.
     """
 
     pose: jax.Array
     latent: jax.Array
     stored: jax.Array
-    is_stored: jax.Array
-    is_blocked: jax.Array
+    steps: jax.Array
+    seen_at: jax.Array
+    met_at: jax.Array
 
 
 class Whereabouts(NamedTuple):
@@ -95,8 +99,8 @@ def empty_map(batch: int, latent: int, radius: int) -> MapCarry:
         jnp.zeros((batch, 3), jnp.int32),
         jnp.zeros((batch, latent), dtype),
         jnp.zeros((batch, places, latent), dtype),
-        jnp.zeros((batch, places), bool),
-        jnp.zeros((batch, places), bool),
+        jnp.zeros(batch, jnp.int32),
+        *(jnp.full((batch, places), -1, jnp.int32) for _ in range(2)),
     )
 
 
@@ -153,6 +157,7 @@ class MapReader(nn.Module):
         for what is outside.
       planner: from the outputs' `features`, latents and a `MapTrace` to logits that are added to
         those of the outputs' `policy`; None for none.
+      has_window: whether the model takes a `window`, too.
       width: of the hidden layer that guesses whether something is in the way.
     """
 
@@ -160,6 +165,7 @@ class MapReader(nn.Module):
     latent: int
     radius: int
     planner: Any = None
+    has_window: bool = False
     width: int = 64
 
     def setup(self) -> None:
@@ -178,6 +184,7 @@ class MapReader(nn.Module):
         carry: tuple[ArrayTree, MapCarry] | None,
         inputs: dict[str, Any],
         starts: jax.Array | None,
+        window: jax.Array | int = UNLIMITED,
         **more: Any,
     ) -> tuple[dict[str, Any], tuple[Any, MapCarry]]:
         """Inputs `[T, B, ...]`, `bool[T, B]` -> outputs `[T, B, ...]`, and the carry.
@@ -187,6 +194,7 @@ class MapReader(nn.Module):
           inputs: `action`, `int32`; `latent` as the model's embedding takes it; `observed`, float
             `[T, B, Z]`, the latents as they were; `hidden`, `bool`, those not to be kept.
           starts: steps that start a trial; None for the first alone.
+          window: steps that are remembered, on the map and by the model. Dead reckoning goes on.
           **more: goes to the model.
 
         Returns:
@@ -204,21 +212,22 @@ class MapReader(nn.Module):
         if carry is not None:
             offset = memory.stored.shape[1]
             latents = jnp.concatenate([memory.stored.swapaxes(0, 1), observed])
-        row = jnp.where(memory.is_stored, jnp.arange(memory.is_stored.shape[1]), -1)
+        row = jnp.broadcast_to(jnp.arange(memory.seen_at.shape[1]), memory.seen_at.shape)
 
         def see(
             before: tuple[MapCarry, jax.Array], step: Any
         ) -> tuple[tuple[MapCarry, jax.Array], tuple[Whereabouts, MapTrace]]:
             memory, row = before
             index, *arguments = step
-            memory, where = follow(memory, *arguments, radius=self.radius)
+            memory, where = follow(memory, *arguments, radius=self.radius, window=window)
             latest = row.at[jnp.arange(batch), where.here].set(index)
-            row = jnp.where(memory.is_stored, jnp.where(arguments[2][:, None], row, latest), -1)
-            return (memory, row), (where, MapTrace(where.here, row, memory.is_blocked))
+            row = jnp.where(arguments[2][:, None], row, latest)
+            return (memory, row), (where, trace_map(memory, where, row, window))
 
         index = offset + jnp.arange(steps)
         arguments = index, observed, inputs["action"], inputs["hidden"], first
         (memory, _), (where, trace) = jax.lax.scan(see, (memory, row), arguments)
+        more |= {"window": window} if self.has_window else {}
         outputs, trunk = self.model.unroll(trunk, self._place(inputs, where), starts, **more)
         outputs |= {"moved": self._guess(inputs["action"], where), "has_moved": where.moved}
         return self._recall(outputs, where, latents, trace), (trunk, memory)
@@ -228,6 +237,7 @@ class MapReader(nn.Module):
         carry: tuple[ArrayTree, MapCarry],
         inputs: dict[str, Any],
         start: jax.Array,
+        window: jax.Array | int = UNLIMITED,
         *,
         imagined: bool = False,
         **more: Any,
@@ -239,16 +249,16 @@ class MapReader(nn.Module):
         trunk, memory = carry
         observed, action = inputs["observed"], inputs["action"]
         arguments = observed, action, inputs["hidden"] | imagined, start
-        then, where = follow(memory, *arguments, radius=self.radius)
+        then, where = follow(memory, *arguments, radius=self.radius, window=window)
         guess = self._guess(action, where)
         if imagined:
-            then, where = follow(
-                memory, *arguments, radius=self.radius, moved=where.is_free | (guess > 0)
-            )
+            moved = where.is_free | (guess > 0)
+            then, where = follow(memory, *arguments, radius=self.radius, window=window, moved=moved)
+        more |= {"window": window} if self.has_window else {}
         outputs, trunk = self.model.step(trunk, self._place(inputs, where), start, **more)
         outputs |= {"moved": guess, "has_moved": where.moved}
-        row = jnp.where(then.is_stored, jnp.arange(then.is_stored.shape[1]), -1)
-        trace = MapTrace(*(x[None] for x in (where.here, row, then.is_blocked)))
+        row = jnp.broadcast_to(jnp.arange(then.seen_at.shape[1]), then.seen_at.shape)
+        trace = jax.tree.map(lambda x: x[None], trace_map(then, where, row, window))
         return self._recall(outputs, where, then.stored.swapaxes(0, 1), trace), (trunk, then)
 
     def _place(self, inputs: dict[str, Any], where: Whereabouts) -> dict[str, Any]:
@@ -274,6 +284,16 @@ class MapReader(nn.Module):
         return outputs | {"policy": outputs["policy"] + logits}
 
 
+def trace_map(
+    memory: MapCarry, where: Whereabouts, row: jax.Array, window: jax.Array | int
+) -> MapTrace:
+    """Returns the map after a step, leaves `[B, ...]`; `row`, `int32[B, P]`, is of each latent."""
+    is_seen, is_met = (
+        known_since(at, memory.steps, window) for at in (memory.seen_at, memory.met_at)
+    )
+    return MapTrace(where.here, jnp.where(is_seen, row, -1), is_met)
+
+
 def follow(
     memory: MapCarry,
     latent: jax.Array,
@@ -281,6 +301,7 @@ def follow(
     hidden: jax.Array,
     start: jax.Array,
     radius: int,
+    window: jax.Array | int,
     moved: jax.Array | None = None,
 ) -> tuple[MapCarry, Whereabouts]:
     """Returns what is known after one step, and where it led.
@@ -292,11 +313,14 @@ def follow(
       hidden: `bool[B]`, whether the latent is not to be kept.
       start: `bool[B]`, whether a trial starts.
       radius: see `MapReader`.
+      window: steps that are remembered, this one included.
       moved: `bool[B]`, whether the action moved the agent; by default, whether the latent changed.
     """
     rows, side = jnp.arange(len(action)), 2 * radius + 1
     pose = jnp.where(start[:, None], 0, memory.pose)
-    is_stored = memory.is_stored & ~start[:, None]
+    steps = jnp.where(start, 0, memory.steps + 1)
+    seen_at, met_at = (jnp.where(start[:, None], -1, x) for x in (memory.seen_at, memory.met_at))
+    is_known = known_since(seen_at, steps, window)
     action = jnp.where(start, 0, jnp.clip(action, 0, len(STEPS) - 1))
     heading = (pose[:, 2] + jnp.asarray(TURNS)[action]) % 4
     way = jnp.asarray(STEPS)[action][:, None] * jnp.asarray(HEADINGS)[pose[:, 2]]
@@ -310,20 +334,25 @@ def follow(
     ahead = place_of(pose[:, :2] + way)
     cell = jnp.where(moved[:, None], pose[:, :2] + way, pose[:, :2])
     here = place_of(cell)
-    is_recalled = is_stored[rows, ahead]
+    is_recalled = is_known[rows, ahead]
     recalled = jnp.where(is_recalled[:, None], memory.stored[rows, ahead], 0)
-    is_free = is_stored.reshape(len(rows), side * side, 4)[rows, ahead // 4].any(-1)
+    is_free = is_known.reshape(len(rows), side * side, 4)[rows, ahead // 4].any(-1)
     where = Whereabouts(ahead, here, recalled, is_recalled, memory.latent, is_free, moved)
     kept = jnp.where(hidden[:, None], memory.stored[rows, here], latent)
     # An agent that goes back against something has it behind.
     wall = here // 4 * 4 + (heading + 2 * (jnp.asarray(STEPS)[action] < 0)) % 4
-    met = (jnp.asarray(STEPS)[action] != 0) & ~moved & ~hidden
-    blocked = memory.is_blocked & ~start[:, None]
+    has_met = (jnp.asarray(STEPS)[action] != 0) & ~moved & ~hidden
     then = MapCarry(
         jnp.concatenate([cell, heading[:, None]], axis=-1),
         latent,
         memory.stored.at[rows, here].set(kept),
-        is_stored.at[rows, here].set(is_stored[rows, here] | ~hidden),
-        blocked.at[rows, wall].set(blocked[rows, wall] | met),
+        steps,
+        seen_at.at[rows, here].set(jnp.where(hidden, seen_at[rows, here], steps)),
+        met_at.at[rows, wall].set(jnp.where(has_met, steps, met_at[rows, wall])),
     )
     return then, where
+
+
+def known_since(at: jax.Array, steps: jax.Array, window: jax.Array | int) -> jax.Array:
+    """Returns what of `int32[B, P]` steps is remembered at `int32[B]` steps, `bool[B, P]`."""
+    return (at >= 0) & (steps[:, None] - at < window)

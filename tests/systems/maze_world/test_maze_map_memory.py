@@ -25,7 +25,7 @@ def test_dead_reckoning_agrees_with_the_simulator():
     def see(memory, step):
         picture, action, start = step
         latent, seen = picture.reshape(MAZES, -1).astype(float), jnp.zeros(MAZES, bool)
-        memory, _ = follow(memory, latent, action, seen, jnp.full(MAZES, start), 5)
+        memory, _ = follow(memory, latent, action, seen, jnp.full(MAZES, start), 5, STEPS)
         return memory, memory.pose
 
     @jax.jit

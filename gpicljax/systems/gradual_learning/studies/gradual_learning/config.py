@@ -284,8 +284,8 @@ WORDS = (
 BEYOND = dataclasses.replace(
     QUICK,
     seeds=3,
-    observations=3_000_000,
-    log_lines=12,
+    observations=4_000_000,
+    log_lines=16,
     env=StreamConfig(composition="split"),
     network=POINTERS,
     agent=dataclasses.replace(QUICK.agent, unroll=128, minibatches=16),

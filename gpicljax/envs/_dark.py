@@ -4,55 +4,72 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from gpicljax import spaces
 from gpicljax.checks import Range
 from gpicljax.environment import Environment, TransitionModel
-from gpicljax.envs._checks import check_values
-from gpicljax.envs._grid import MOVES
+from gpicljax.envs._checks import Count, check_values
+from gpicljax.envs._grid import MOVES, draw_directions
 from gpicljax.envs._sprites import Sprite, overlay, tile_grid
 
 ACTIONS = ("left", "right", "up", "down", "stay")
 _MOVES = np.array([(MOVES | {"stay": (0, 0)})[name] for name in ACTIONS], np.int32)
 
 
-class _RoomParams(Protocol):
-    """Params of a square room."""
+@struct.dataclass
+class RoomParams:
+    """The distribution over square rooms, as far as all kinds of them have it in common.
 
-    @property
-    def size(self) -> jax.Array: ...
+    Attributes:
+      size: `int32[]`, side of the square room, up to the static `size`.
+      horizon: `int32[]`, steps until an episode is truncated.
+      random_start: `bool[]`, whether every episode starts in a random cell, not in the centre.
+    """
 
-
-class _Room(Protocol):
-    """A task in a square room."""
-
-    @property
-    def size(self) -> jax.Array: ...
-    @property
-    def random_start(self) -> jax.Array: ...
-    @property
-    def directions(self) -> jax.Array: ...
-    @property
-    def horizon(self) -> jax.Array: ...
+    size: jax.Array
+    horizon: Count
+    random_start: jax.Array
 
 
-class _Walk(Protocol):
-    """A state in a square room."""
+@struct.dataclass
+class Room:
+    """A square room.
 
-    @property
-    def position(self) -> jax.Array: ...
-    @property
-    def steps(self) -> jax.Array: ...
+    Attributes:
+      directions: `int32[5]`, the move (0 left, 1 right, 2 up, 3 down, 4 stay) of each action.
+      size: `int32[]`, see `RoomParams`.
+      horizon: `int32[]`, see `RoomParams`.
+      random_start: `bool[]`, see `RoomParams`.
+    """
+
+    directions: jax.Array
+    size: jax.Array
+    horizon: jax.Array
+    random_start: jax.Array
 
 
-Params = TypeVar("Params", bound=_RoomParams)
-Task = TypeVar("Task", bound=_Room)
-State = TypeVar("State", bound=_Walk)
+@struct.dataclass
+class Walk:
+    """An episode in progress.
+
+    Attributes:
+      position: `int32[2]`, row and column.
+      steps: `int32[]`, steps taken.
+    """
+
+    position: jax.Array
+    steps: jax.Array
+
+
+Params = TypeVar("Params", bound=RoomParams)
+Task = TypeVar("Task", bound=Room)
+State = TypeVar("State", bound=Walk)
 
 
 def draw_cell(key: jax.Array, size: jax.Array) -> jax.Array:
@@ -74,9 +91,6 @@ def moves_between(start: jax.Array, end: jax.Array) -> jax.Array:
 class DarkGrid(Environment[Params, Task, State]):
     """Base class of square rooms without walls.
 
-    A state has a `position: int32[2]`, row and column; params and tasks have `size`,
-    `random_start`, `permute_actions` (`directions` in a task) and `horizon`.
-
     Attributes:
       size: the greatest side of a room.
     """
@@ -94,6 +108,17 @@ class DarkGrid(Environment[Params, Task, State]):
         size = np.asarray(params.size)
         fine = (size >= 2) & (size <= self.size)
         check_values("size", size, fine, f"2 .. {self.size}, the static size")
+
+    def sample_room(
+        self, key: jax.Array, params: Params, permute_actions: jax.Array
+    ) -> dict[str, jax.Array]:
+        """Returns the fields of a `Room`; only the order of the actions is drawn."""
+        return {
+            "directions": draw_directions(key, permute_actions, len(ACTIONS)),
+            "size": jnp.asarray(params.size, jnp.int32),
+            "horizon": jnp.asarray(params.horizon, jnp.int32),
+            "random_start": jnp.asarray(params.random_start, bool),
+        }
 
     def first_cell(self, key: jax.Array, task: Task) -> jax.Array:
         """Returns the first cell of an episode, `int32[2]`: the centre, or any."""

@@ -20,64 +20,36 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.environment import Transition, TransitionModel
-from gpicljax.envs._checks import Count
-from gpicljax.envs._dark import ACTIONS, DarkGrid, distance, draw_cell, moves_between
-from gpicljax.envs._grid import draw_directions
+from gpicljax.envs._dark import DarkGrid, Room, RoomParams, distance, draw_cell, moves_between
+from gpicljax.envs._dark import Walk as State
 
 
 @struct.dataclass
-class Params:
-    """The distribution over rooms.
+class Params(RoomParams):
+    """The distribution over rooms; see `RoomParams` for the other fields.
 
     Attributes:
-      size: `int32[]`, side of the square room, up to the static `size`.
-      horizon: `int32[]`, steps until an episode is truncated.
-      random_start: `bool[]`, whether every episode starts in a random cell, not in the centre.
       sparse: `bool[]`, whether the goal pays once, which ends the episode, instead of in every step
         there.
       permute_actions: `bool[]`, whether each task assigns the four moves and staying at random to
         the action numbers.
     """
 
-    size: jax.Array
-    horizon: Count
-    random_start: jax.Array
     sparse: jax.Array
     permute_actions: jax.Array
 
 
 @struct.dataclass
-class Task:
-    """One room.
+class Task(Room):
+    """One room; see `Room` for the other fields.
 
     Attributes:
       goal: `int32[2]`, row and column.
-      directions: `int32[5]`, the move (0 left, 1 right, 2 up, 3 down, 4 stay) of each action.
-      size: `int32[]`, see `Params`.
-      horizon: `int32[]`, see `Params`.
-      random_start: `bool[]`, see `Params`.
       sparse: `bool[]`, see `Params`.
     """
 
     goal: jax.Array
-    directions: jax.Array
-    size: jax.Array
-    horizon: jax.Array
-    random_start: jax.Array
     sparse: jax.Array
-
-
-@struct.dataclass
-class State:
-    """An episode in progress.
-
-    Attributes:
-      position: `int32[2]`, row and column.
-      steps: `int32[]`, steps taken.
-    """
-
-    position: jax.Array
-    steps: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,11 +85,8 @@ class DarkRoom(DarkGrid[Params, Task, State]):
         goal_key, actions_key = jax.random.split(key)
         return Task(
             goal=draw_cell(goal_key, params.size),
-            directions=draw_directions(actions_key, params.permute_actions, len(ACTIONS)),
-            size=jnp.asarray(params.size, jnp.int32),
-            horizon=jnp.asarray(params.horizon, jnp.int32),
-            random_start=jnp.asarray(params.random_start, bool),
             sparse=jnp.asarray(params.sparse, bool),
+            **self.sample_room(actions_key, params, params.permute_actions),
         )
 
     # One episode -----------------------------------------------------------------------------

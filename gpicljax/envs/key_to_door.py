@@ -17,70 +17,50 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.environment import Transition, TransitionModel
-from gpicljax.envs._checks import Count
-from gpicljax.envs._dark import ACTIONS, DarkGrid, draw_cell, moves_between
-from gpicljax.envs._grid import draw_directions
+from gpicljax.envs._dark import DarkGrid, Room, RoomParams, Walk, draw_cell, moves_between
 
 SEARCHING, HELD, OPENED = range(3)
 """How far an episode is: without the key, with it, and after the door."""
 
 
 @struct.dataclass
-class Params:
-    """The distribution over rooms.
+class Params(RoomParams):
+    """The distribution over rooms; see `RoomParams` for the other fields.
 
     Attributes:
-      size: `int32[]`, side of the square room, up to the static `size`.
-      horizon: `int32[]`, steps until an episode is truncated.
-      random_start: `bool[]`, whether every episode starts in a random cell, not in the centre.
       door_ends: `bool[]`, whether an episode ends when the door is opened.
       permute_actions: `bool[]`, whether each task assigns the four moves and staying at random to
         the action numbers.
     """
 
-    size: jax.Array
-    horizon: Count
-    random_start: jax.Array
     door_ends: jax.Array
     permute_actions: jax.Array
 
 
 @struct.dataclass
-class Task:
-    """One room.
+class Task(Room):
+    """One room; see `Room` for the other fields.
 
     Attributes:
       key_cell: `int32[2]`, row and column of the key.
       door: `int32[2]`, row and column; maybe those of the key.
-      directions: `int32[5]`, the move (0 left, 1 right, 2 up, 3 down, 4 stay) of each action.
-      size: `int32[]`, see `Params`.
-      horizon: `int32[]`, see `Params`.
-      random_start: `bool[]`, see `Params`.
       door_ends: `bool[]`, see `Params`.
     """
 
     key_cell: jax.Array
     door: jax.Array
-    directions: jax.Array
-    size: jax.Array
-    horizon: jax.Array
-    random_start: jax.Array
     door_ends: jax.Array
 
 
 @struct.dataclass
-class State:
-    """An episode in progress.
+class State(Walk):
+    """An episode in progress; see `Walk` for the other fields.
 
     Attributes:
-      position: `int32[2]`, row and column.
       progress: `int32[]`, `SEARCHING`, `HELD` or `OPENED`.
-      steps: `int32[]`, steps taken.
     """
 
-    position: jax.Array
     progress: jax.Array
-    steps: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,11 +102,8 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         return Task(
             key_cell=draw_cell(key_key, params.size),
             door=draw_cell(door_key, params.size),
-            directions=draw_directions(actions_key, params.permute_actions, len(ACTIONS)),
-            size=jnp.asarray(params.size, jnp.int32),
-            horizon=jnp.asarray(params.horizon, jnp.int32),
-            random_start=jnp.asarray(params.random_start, bool),
             door_ends=jnp.asarray(params.door_ends, bool),
+            **self.sample_room(actions_key, params, params.permute_actions),
         )
 
     # One episode -----------------------------------------------------------------------------
@@ -134,7 +111,7 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
     def initial(self, key: jax.Array, task: Task) -> State:
         """In the centre, or in a random cell; without the key."""
         none = jnp.zeros((), jnp.int32)
-        return State(self.first_cell(key, task), none, none)
+        return State(self.first_cell(key, task), steps=none, progress=none)
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """Runs one step; there is no noise."""
@@ -143,7 +120,7 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         reached = (position == sought).all() & (state.progress != OPENED)
         progress = state.progress + reached.astype(jnp.int32)
         return Transition(
-            State(position, progress, steps),
+            State(position, steps, progress),
             reached.astype(jnp.result_type(float)),
             reached & (progress == OPENED) & task.door_ends,
             steps >= task.horizon,
@@ -172,7 +149,7 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
         numbers = jnp.arange(3 * self.cells, dtype=jnp.int32)
         progress, cells = jnp.divmod(numbers, self.cells)
         positions = jax.vmap(self.cell_of, (0, None))(cells, task)
-        return self.transitions(State(positions, progress, jnp.zeros_like(numbers)), task)
+        return self.transitions(State(positions, jnp.zeros_like(numbers), progress), task)
 
     @property
     def explanation(self) -> str:
@@ -194,10 +171,8 @@ class KeyToDoor(DarkGrid[Params, Task, State]):
           move of each action; `progress`: `int32[]`, see `State`; `best_return`: float `[]`, what
           the rest of the episode pays at most, which at its start is the optimal return.
         """
-        to_key, between = (
-            moves_between(state.position, task.key_cell),
-            moves_between(task.key_cell, task.door),
-        )
+        to_key = moves_between(state.position, task.key_cell)
+        between = moves_between(task.key_cell, task.door)
         left = task.horizon - state.steps
         most = (left >= to_key).astype(jnp.int32) + (left >= to_key + between)
         door = (left >= moves_between(state.position, task.door)).astype(jnp.int32)

@@ -167,7 +167,7 @@ def test_views():
     env, task = room("KeyToDoor-v0", {"key_cell": (0, 0), "door": (2, 2)})
     pictures = [
         np.asarray(
-            env.render(key_to_door.State(jnp.array([1, 1]), jnp.int32(n), jnp.int32(0)), task)
+            env.render(key_to_door.State(jnp.array([1, 1]), jnp.int32(0), jnp.int32(n)), task)
         )
         for n in range(3)
     ]

@@ -17,9 +17,10 @@ from gpicljax.random import uniform
 
 
 class PhysicalEnvironment(Environment[Params, Task, State]):
-    """Base class: subclasses set the four class attributes.
+    """Base class: subclasses set the class attributes.
 
     Attributes:
+      coordinates: the fields of a state that a reference simulator has too, float `[]` each.
       constants: the reference simulator's values by name; fields of `Params`, whose annotations say
         what is accepted, and of `Task`.
       steps_limit: default of `Params.horizon`.
@@ -27,6 +28,7 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
       task_type: `Task`.
     """
 
+    coordinates: ClassVar[tuple[str, ...]]
     constants: ClassVar[dict[str, float]]
     steps_limit: ClassVar[int]
     params_type: ClassVar[type]
@@ -63,3 +65,17 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Returns every constant drawn from its range."""
         return self.task_type(**self.sample_constants(key, params))
+
+    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """Returns the task's constants by name, float `[]` each."""
+        return {name: getattr(task, name) for name in self.constants}
+
+    def physical_state(self, state: State) -> jax.Array:
+        """Returns the state's `coordinates`, float `[N]`."""
+        return jnp.stack([getattr(state, name) for name in self.coordinates])
+
+    def with_physical_state(self, state: State, vector: jax.Array) -> State:
+        """Returns the state with `coordinates` from float `[N]`; the step count stays."""
+        values = jnp.asarray(vector, jnp.result_type(float))
+        before: Any = state
+        return before.replace(**dict(zip(self.coordinates, values, strict=True)))

@@ -128,6 +128,7 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
 
     params_type: ClassVar[type] = Params
     task_type: ClassVar[type] = Task
+    coordinates: ClassVar[tuple[str, ...]] = ("angle_1", "angle_2", "speed_1", "speed_2")
     steps_limit: ClassVar[int] = 500
     constants: ClassVar[dict[str, float]] = {
         "mass_1": 1.0,
@@ -223,19 +224,6 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
             ("no torque", "ArrowDown"),
             ("torque +1", "ArrowRight"),
         )
-
-    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """Returns the task's constants by name, float `[]` each."""
-        return {name: getattr(task, name) for name in self.constants}
-
-    def physical_state(self, state: State) -> jax.Array:
-        """Returns both angles, then both speeds, float `[4]`."""
-        return jnp.stack([state.angle_1, state.angle_2, state.speed_1, state.speed_2])
-
-    def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """Returns the state with angles and speeds from float `[4]`; the step count stays."""
-        angle_1, angle_2, speed_1, speed_2 = jnp.asarray(vector, jnp.result_type(float))
-        return State(angle_1, angle_2, speed_1, speed_2, state.steps)
 
     def describe(self, state: State, task: Task) -> str:
         """Returns angles, speeds and step, in one line."""

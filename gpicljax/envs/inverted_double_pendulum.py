@@ -316,10 +316,6 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         """Nine or eleven numbers without bounds, as in Gymnasium."""
         return spaces.Box(-np.inf, np.inf, (9 if self.version == 5 else 11,))
 
-    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """Returns the task's constants by name, float `[]` each."""
-        return {name: getattr(task, name) for name in self.constants}
-
     def physical_state(self, state: State) -> jax.Array:
         """MuJoCo's `qpos`, `qvel` and the cart's entry of `qfrc_constraint`, float `[7]`."""
         return jnp.stack([*state.position, *state.velocity, state.rail])

@@ -100,6 +100,7 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
 
     params_type: ClassVar[type] = Params
     task_type: ClassVar[type] = Task
+    coordinates: ClassVar[tuple[str, ...]] = ("position", "velocity")
     steps_limit: ClassVar[int] = 200
     constants: ClassVar[dict[str, float]] = {
         "force": 0.001,
@@ -180,19 +181,6 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
             ("coast", "ArrowDown"),
             ("push right", "ArrowRight"),
         )
-
-    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """Returns the task's constants by name, float `[]` each."""
-        return {name: getattr(task, name) for name in self.constants}
-
-    def physical_state(self, state: State) -> jax.Array:
-        """Position and velocity, float `[2]`."""
-        return jnp.stack([state.position, state.velocity])
-
-    def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """Returns the state with position and velocity from float `[2]`; the step count stays."""
-        position, velocity = jnp.asarray(vector, jnp.result_type(float))
-        return dataclasses.replace(state, position=position, velocity=velocity)
 
     def describe(self, state: State, task: Task) -> str:
         """Returns position, speed and step, in one line."""

@@ -113,6 +113,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
 
     params_type: ClassVar[type] = Params
     task_type: ClassVar[type] = Task
+    coordinates: ClassVar[tuple[str, ...]] = ("angle", "speed")
     steps_limit: ClassVar[int] = 200
     constants: ClassVar[dict[str, float]] = {
         "gravity": 10.0,
@@ -176,19 +177,6 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
             "costs more the further it is from upright, the faster it turns and the more torque "
             "you use."
         )
-
-    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """Returns the task's constants by name, float `[]` each."""
-        return {name: getattr(task, name) for name in self.constants}
-
-    def physical_state(self, state: State) -> jax.Array:
-        """Angle and speed, float `[2]`."""
-        return jnp.stack([state.angle, state.speed])
-
-    def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """Returns the state with angle and speed from float `[2]`; the step count stays."""
-        angle, speed = jnp.asarray(vector, jnp.result_type(float))
-        return dataclasses.replace(state, angle=angle, speed=speed)
 
     def describe(self, state: State, task: Task) -> str:
         """Angle, speed and step, in one line."""

@@ -87,6 +87,24 @@ class Network(NamedTuple):
     attention: Callable[[Any, Any, jax.Array], jax.Array] | None = None
 
 
+class Core(nn.Module):
+    """Base class of modules with a memory whose `step` is their `unroll` over one step."""
+
+    def initial_carry(self, batch: int) -> Any:
+        """Returns the memory at the start of a trial, leaves `[batch, ...]`."""
+        raise NotImplementedError
+
+    def unroll(self, carry: Any, inputs: Any, starts: jax.Array) -> tuple[Any, Any]:
+        """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
+        raise NotImplementedError
+
+    def step(self, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
+        """Runs one step: inputs `[B, ...]`, `bool[B]` -> outputs `[B, ...]`, and the carry."""
+        single_step = jax.tree.map(lambda x: x[None], inputs)
+        outputs, carry = self.unroll(carry, single_step, start[None])
+        return jax.tree.map(lambda x: x[0], outputs), carry
+
+
 def as_network(module: nn.Module) -> Network:
     """Returns the `Network` of a Linen module with methods `initial_carry`, `step` and `unroll`.
 

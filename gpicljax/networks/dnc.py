@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.networks.contract import Core
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.recurrent import lstm_cell, orthogonal_gates
 
@@ -120,7 +121,7 @@ def next_links(links: Links, written: jax.Array) -> Links:
     return Links(after, latest)
 
 
-class DNC(nn.Module):
+class DNC(Core):
     """A controller with an external memory of N rows, one write head and some read heads.
 
     In this order, at each step: the LSTM controller reads the input and what was last read; from
@@ -241,13 +242,6 @@ class DNC(nn.Module):
         return carry._replace(
             memory=memory, usage=usage, written=written, read=read, reads=reads, links=links
         )
-
-    def step(
-        self, carry: DNCState, inputs: jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, DNCState]:
-        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
-        outputs, carry = self.unroll(carry, inputs[None], start[None])
-        return outputs[0], carry
 
 
 def _oneplus(x: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax.networks import ring
+from gpicljax.networks.contract import Core
 from gpicljax.networks.event_store import Event
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.recurrent import LSTMLayer
@@ -31,7 +32,7 @@ class Codes(NamedTuple):
     written: jax.Array
 
 
-class DualCoding(nn.Module):
+class DualCoding(Core):
     """A memory of pairs of codes in which either code finds the other, read by an LSTM.
 
     A step has two streams, language and vision, say: the key and the value of an `Event`, or
@@ -131,13 +132,6 @@ class DualCoding(nn.Module):
         mixed = jnp.einsum("bthij,bthjw->bthiw", ring.attend(scores, present[..., None, :]), values)
         read = jnp.where(present[..., None], mixed, 0).sum(-2)
         return read.swapaxes(0, 1).reshape(*code.shape[:2], -1)
-
-    def step(
-        self, carry: Codes, inputs: Event | jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, Codes]:
-        """Runs one step of the same, `[B, ...]`, `bool[B]` -> `float[B, size]`, and the carry."""
-        outputs, carry = self.unroll(carry, jax.tree.map(lambda x: x[None], inputs), start[None])
-        return outputs[0], carry
 
 
 def _unit(x: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax.networks import ring
+from gpicljax.networks.contract import Core
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.recurrent import lstm_cell, orthogonal_gates
 
@@ -29,7 +30,7 @@ class Bindings(NamedTuple):
     written: jax.Array
 
 
-class ESBN(nn.Module):
+class ESBN(Core):
     """A controller that sees no input, only the keys that it bound to similar inputs before.
 
     An input is encoded as a value z. Among the pairs (k, v) that were stored before, those with a
@@ -135,10 +136,3 @@ class ESBN(nn.Module):
         pairs = jnp.concatenate([keys, value], axis=-1)
         pairs, written = ring.store(carry.pairs, carry.written, pairs, write, starts)
         return outputs, Bindings(cell, hidden, pairs, written)
-
-    def step(
-        self, carry: Bindings, inputs: jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, Bindings]:
-        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
-        outputs, carry = self.unroll(carry, inputs[None], start[None])
-        return outputs[0], carry

@@ -18,7 +18,7 @@ from flax import linen as nn
 from gpicljax import spaces
 from gpicljax.checks import check_choice
 from gpicljax.networks import ring
-from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.contract import AgentInput, Core
 
 Metric = Literal["dot", "distance"]
 TINY = 1e-5
@@ -53,7 +53,7 @@ class Stored(NamedTuple):
     written: jax.Array
 
 
-class EventStore(nn.Module):
+class EventStore(Core):
     """Multi-head attention over the events stored before in the trial, and over a null slot.
 
     Head h scores an event with key k' for a step with key k by `(k Q_h) . (k' K_h)` over the root
@@ -238,11 +238,6 @@ class EventStore(nn.Module):
             differences[..., : self.key_size][..., is_number],
             means[..., self.key_size :],
         )
-
-    def step(self, carry: Stored, inputs: Event, start: jax.Array) -> tuple[jax.Array, Stored]:
-        """Events `[B, ...]`, start `bool[B]` -> reads `float[B, R]`, and the carry."""
-        reads, carry = self.unroll(carry, jax.tree.map(lambda x: x[None], inputs), start[None])
-        return reads[0], carry
 
 
 def event_of(

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.networks.contract import Core
 from gpicljax.networks.feedforward import dense
 
 
@@ -15,7 +16,7 @@ def _unit(x: jax.Array) -> jax.Array:
     return x * jax.lax.rsqrt(jnp.square(x).sum(-1, keepdims=True) + 1e-6)
 
 
-class DeltaMemory(nn.Module):
+class DeltaMemory(Core):
     """Key-value memory W of H heads, written by the delta rule and read at every step.
 
     At each step, per head: read r = W q; then write W <- W + b (v - W k) k^T with a gate b in
@@ -74,10 +75,3 @@ class DeltaMemory(nn.Module):
         carry, reads = jax.lax.scan(tick, carry, (query, key, value, gate, keep))
         reads = reads.reshape(*inputs.shape[:2], self.heads * self.width)
         return nn.relu(self.output(jnp.concatenate([inputs, reads], axis=-1))), carry
-
-    def step(
-        self, carry: jax.Array, inputs: jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the memory."""
-        outputs, carry = self.unroll(carry, inputs[None], start[None])
-        return outputs[0], carry

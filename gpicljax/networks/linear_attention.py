@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.scipy.linalg import solve_triangular
 
+from gpicljax.networks.contract import Core
 from gpicljax.networks.feedforward import dense
 
 
@@ -103,7 +104,7 @@ class LinearAttentionCarry(NamedTuple):
     recent: jax.Array
 
 
-class LinearAttention(nn.Module):
+class LinearAttention(Core):
     """A layer of decayed attention with unit-length keys; `float[T, B, F] -> float[T, B, F]`.
 
     Attributes:
@@ -184,15 +185,8 @@ class LinearAttention(nn.Module):
         outputs = dense(inputs.shape[-1], name="output")(outputs)
         return outputs, LinearAttentionCarry(memory, recent)
 
-    def step(
-        self, carry: LinearAttentionCarry, inputs: jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, LinearAttentionCarry]:
-        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, F]`, and the carry."""
-        outputs, carry = self.unroll(carry, inputs[None], start[None])
-        return outputs[0], carry
 
-
-class LinearTransformer(nn.Module):
+class LinearTransformer(Core):
     """Pre-norm blocks of linear attention and an MLP; `float[T, B, width] -> float[T, B, width]`.
 
     Attributes:
@@ -251,10 +245,3 @@ class LinearTransformer(nn.Module):
             x = x + mixed
             x = x + self.narrow[i](nn.gelu(self.widen[i](self.mlp_norms[i](x)), approximate=False))
         return self.final_norm(x), tuple(carries)
-
-    def step(
-        self, carry: Sequence[LinearAttentionCarry], inputs: jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, Any]:
-        """Runs one step: `float[B, width]`, `bool[B]` -> `float[B, width]`, and the carry."""
-        outputs, carry = self.unroll(carry, inputs[None], start[None])
-        return outputs[0], carry

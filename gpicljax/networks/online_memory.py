@@ -22,6 +22,7 @@ import numpy as np
 from flax import linen as nn
 
 from gpicljax.checks import Size, check, check_fields
+from gpicljax.networks.contract import Core
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.online_regression import (
     Logits,
@@ -114,7 +115,7 @@ class _Windows(NamedTuple):
     place: jax.Array
 
 
-class OnlineMemory(nn.Module):
+class OnlineMemory(Core):
     """Tokens to log-probabilities of the next token; see the module.
 
     Attributes:
@@ -170,13 +171,6 @@ class OnlineMemory(nn.Module):
             tokens=jnp.zeros((batch,), jnp.int32),
             trial=jnp.ones((batch,), jnp.uint32),
         )
-
-    def step(
-        self, carry: OnlineCarry, inputs: jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, OnlineCarry]:
-        """Tokens `int32[B]`, start `bool[B]` -> logits float `[B, V]`, and the carry."""
-        logits, carry = self.unroll(carry, inputs[None], start[None])
-        return logits[0], carry
 
     def unroll(
         self, carry: OnlineCarry, inputs: jax.Array, starts: jax.Array

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax.networks.actor_critic import PolicyOutput
-from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.contract import AgentInput, Core
 from gpicljax.networks.feedforward import MLP, dense
 from gpicljax.networks.online_memory import OnlineCarry, OnlineMemory, OnlineMemorySettings
 
 
-class OnlinePolicy(nn.Module):
+class OnlinePolicy(Core):
     """A policy and a value over an online memory, the last action and the last reward.
 
     Where there are as many actions as symbols, the policy begins by acting what the memory expects
@@ -41,14 +41,6 @@ class OnlinePolicy(nn.Module):
         """Returns the memory of nothing."""
         memory = OnlineMemory(self.symbols, self.settings, parent=None)
         return memory.initial_carry(batch)
-
-    def step(
-        self, carry: OnlineCarry, inputs: AgentInput, start: jax.Array
-    ) -> tuple[PolicyOutput, OnlineCarry]:
-        """Inputs `[B]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
-        single_step = jax.tree.map(lambda x: x[None], (inputs, start))
-        output, carry = self.unroll(carry, *single_step)
-        return jax.tree.map(lambda x: x[0], output), carry
 
     def unroll(
         self, carry: OnlineCarry, inputs: AgentInput, starts: jax.Array

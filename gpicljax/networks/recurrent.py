@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.networks.contract import Core
 from gpicljax.networks.feedforward import dense
 from gpicljax.typing import ArrayTree
-
-CarryT = TypeVar("CarryT")
 
 
 def orthogonal(key: jax.Array, size: int) -> jax.Array:
@@ -61,28 +60,13 @@ def lstm_cell(cell: jax.Array, gates: jax.Array) -> tuple[jax.Array, jax.Array]:
     return cell, nn.sigmoid(o) * jnp.tanh(cell)
 
 
-class RecurrentLayer(nn.Module, Generic[CarryT]):
-    """Base class of recurrent layers: `step` is `unroll` over one step."""
+class RecurrentLayer(Core):
+    """Base class of recurrent layers."""
 
     size: int
 
-    def initial_carry(self, batch: int) -> CarryT:
-        """The memory at the start of a trial."""
-        raise NotImplementedError
 
-    def unroll(
-        self, carry: CarryT, inputs: jax.Array, starts: jax.Array
-    ) -> tuple[jax.Array, CarryT]:
-        """`float[T, B, F]`, `bool[T, B]` -> hidden states `float[T, B, size]`, and the carry."""
-        raise NotImplementedError
-
-    def step(self, carry: CarryT, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, CarryT]:
-        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
-        hidden, carry = self.unroll(carry, inputs[None], start[None])
-        return hidden[0], carry
-
-
-class LSTMLayer(RecurrentLayer[tuple[jax.Array, jax.Array]]):
+class LSTMLayer(RecurrentLayer):
     """One LSTM layer whose input projection leaves the recurrence.
 
     The gates of all T inputs are computed in one matrix product, so the scan holds the recurrent
@@ -122,7 +106,7 @@ class LSTMLayer(RecurrentLayer[tuple[jax.Array, jax.Array]]):
         return hidden, carry
 
 
-class GRULayer(RecurrentLayer[jax.Array]):
+class GRULayer(RecurrentLayer):
     """One layer of gated recurrent units whose input projection leaves the recurrence.
 
     With a reset gate r and an update gate z, `h <- z h + (1 - z) tanh(W x + U (r h))`. The reset
@@ -161,7 +145,7 @@ class GRULayer(RecurrentLayer[jax.Array]):
         return hidden, carry
 
 
-class RecurrentStack(nn.Module):
+class RecurrentStack(Core):
     """Recurrent layers, each reading the one below; the output is the last one's hidden state."""
 
     sizes: Sequence[int]
@@ -184,13 +168,6 @@ class RecurrentStack(nn.Module):
             inputs, layer_carry = layer.unroll(layer_carry, inputs, starts)
             carries.append(layer_carry)
         return inputs, tuple(carries)
-
-    def step(
-        self, carry: Sequence[ArrayTree], inputs: jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, tuple[ArrayTree, ...]]:
-        """Runs one step: `float[B, F]`, `bool[B]` -> `float[B, sizes[-1]]`, and the carry."""
-        outputs, carry = self.unroll(carry, inputs[None], start[None])
-        return outputs[0], carry
 
 
 class LSTMStack(RecurrentStack):

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from gpicljax.agents import sequence
 from gpicljax.agents.sequence import Loss, SequenceConfig, Sequences
-from gpicljax.checks import Natural, Rate, check, check_at_least
+from gpicljax.checks import Natural, Rate, check, check_at_least, check_fields
 from gpicljax.interface import Trainer
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
@@ -49,14 +49,14 @@ class Schedules:
     noise: tuple[Rate, ...] = (0.0, 0.1, 0.2, 1.0)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         count = len(self.updates)
         steps = zip(self.updates[:-1], self.updates[1:], strict=True)
-        ordered = count and self.updates[0] >= 0 and all(a < b for a, b in steps)
+        ordered = count and all(a < b for a, b in steps)
         check(ordered, "updates", self.updates, "numbers of updates in order")
         for name in ("divergence", "noise"):
             values = getattr(self, name)
-            fits = len(values) == count and all(value >= 0 for value in values)
-            check(fits, name, values, f"{count} numbers >= 0, as many as updates")
+            check(len(values) == count, name, values, f"{count} numbers, as many as updates")
 
     def after(self, updates: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Returns lambda and sigma after a number of updates, float `[]` each."""

@@ -36,7 +36,7 @@ from gpicljax.agents.algorithm import (
 from gpicljax.agents.fits import need_one_choice
 from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Count, Limit, Rate, Share, check, check_at_least, check_fields
+from gpicljax.checks import Count, Limit, Rate, Share, check, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer, prefix_of
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import legal_actions
@@ -67,7 +67,6 @@ class CloningConfig:
     temperature: Rate = 0.0
 
     def __post_init__(self) -> None:
-        check_at_least(1, unroll=self.unroll, minibatches=self.minibatches)
         check_fields(self)
 
 

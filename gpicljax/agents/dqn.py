@@ -13,7 +13,7 @@ terminated nothing; the step after the end, whose action is ignored, is not stor
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,17 +39,7 @@ from gpicljax.agents.optimisation import (
 )
 from gpicljax.agents.returns import one_step_target
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import (
-    Count,
-    Limit,
-    Positive,
-    Rate,
-    Share,
-    Updates,
-    check,
-    check_at_least,
-    check_choice,
-)
+from gpicljax.checks import Count, Limit, Positive, Rate, Share, Updates, check, check_fields
 from gpicljax.data import replay as replay_buffer
 from gpicljax.data.transitions import NStepTransition, collect, initial_window
 from gpicljax.interface import Agent, Trainer
@@ -96,9 +86,7 @@ class DQNConfig:
     target: Target = "hard"
 
     def __post_init__(self) -> None:
-        for field in ("period", "n_step", "replay_capacity", "batch_size", "updates_per_collect"):
-            check_at_least(1, **{field: getattr(self, field)})
-        check_choice("target", self.target, get_args(Target))
+        check_fields(self)
 
 
 @struct.dataclass

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -60,16 +60,7 @@ from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.agents.ppo_loss import Batch, into_windows, loss, minibatches
 from gpicljax.agents.returns import generalised_advantages
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import (
-    Count,
-    Limit,
-    Rate,
-    Share,
-    check,
-    check_at_least,
-    check_choice,
-    check_fields,
-)
+from gpicljax.checks import Count, Limit, Rate, Share, check, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer, prefix_of
 from gpicljax.networks.actor_critic import ActorCriticSettings, PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, over_agents
@@ -127,12 +118,9 @@ class PPOConfig:
     temperature: Rate = 0.0
 
     def __post_init__(self) -> None:
-        check_at_least(1, unroll=self.unroll, epochs=self.epochs, minibatches=self.minibatches)
         check_fields(self)
-        divides = self.window is None or (self.window >= 1 and self.unroll % self.window == 0)
+        divides = self.window is None or self.unroll % self.window == 0
         check(divides, "window", self.window, f"a divisor of unroll = {self.unroll}")
-        check_choice("horizon", self.horizon, get_args(Horizon))
-        check_choice("bounds", self.bounds, get_args(Bounds))
 
 
 @struct.dataclass

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,16 +49,7 @@ from gpicljax.agents.optimisation import (
 )
 from gpicljax.agents.returns import n_step_targets
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import (
-    Count,
-    Natural,
-    Rate,
-    Share,
-    Updates,
-    check,
-    check_at_least,
-    check_choice,
-)
+from gpicljax.checks import Count, Natural, Rate, Share, Updates, check, check_fields
 from gpicljax.data import replay as replay_buffer
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
@@ -151,19 +142,14 @@ class R2D2Config:
     announce: bool = False
 
     def __post_init__(self) -> None:
-        sizes = ("num_envs", "unroll", "n_step", "replay_capacity", "batch_size")
-        for field in (*sizes, "updates_per_collect"):
-            check_at_least(1, **{field: getattr(self, field)})
-        fits = 0 <= self.overlap < self.unroll and self.overlap % self.period == 0
+        check_fields(self)
+        fits = self.overlap < self.unroll and self.overlap % self.period == 0
         accepted_values = f"0 .. {self.unroll - 1}, a multiple of unroll - overlap"
         check(fits, "overlap", self.overlap, accepted_values)
-        burns = 0 <= self.burn_in < self.unroll
+        burns = self.burn_in < self.unroll
         check(burns, "burn_in", self.burn_in, f"0 .. {self.unroll - 1}")
-        check_choice("carries", self.carries, get_args(Carries))
         warm = self.carries == "stored" or self.burn_in == 0
         check(warm, "burn_in", self.burn_in, "0 where no carries are stored")
-        check_choice("target", self.target, get_args(Target))
-        check_choice("mixing", self.mixing, get_args(Mixing))
 
     @property
     def period(self) -> int:

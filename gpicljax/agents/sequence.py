@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ from gpicljax.checks import (
     Updates,
     check,
     check_at_least,
-    check_choice,
+    check_fields,
     refusal,
 )
 from gpicljax.interface import Agent, Trainer, prefix_of
@@ -94,7 +94,6 @@ def cross_entropy(
     target: Callable[[Any], jax.Array] = lambda targets: targets,
     weight: Weight = 1.0,
     focus: float = 0.0,
-    counts: Callable[[Sequences], jax.Array] | None = None,
 ) -> Loss:
     """Returns the negative log-probability of a discrete target, in nats.
 
@@ -105,7 +104,6 @@ def cross_entropy(
       weight: in the sum of all terms.
       focus: gamma: positions count by (1 - p)^gamma, where p is the target's probability (Lin et
         al., 2017). The factor is a part of the loss: it has a gradient.
-      counts: which positions count; by default those with a target.
     """
 
     def at(out: ArrayTree, sequences: Sequences) -> jax.Array:
@@ -116,7 +114,7 @@ def cross_entropy(
         # Kept off 0, where powers below 1 have no gradient.
         return nats * jnp.power(jnp.maximum(-jnp.expm1(-nats), 1e-6), focus)
 
-    return Loss(name, at, weight, counts or (lambda sequences: target(sequences.targets) >= 0))
+    return Loss(name, at, weight, lambda sequences: target(sequences.targets) >= 0)
 
 
 def squared_error(
@@ -170,13 +168,10 @@ class SequenceConfig:
     ramp: Natural = 0
 
     def __post_init__(self) -> None:
-        check_at_least(1, batch_size=self.batch_size, microbatches=self.microbatches)
+        check_fields(self)
         divides = self.batch_size % self.microbatches == 0
         accepted_values = f"a divisor of batch_size = {self.batch_size}"
         check(divides, "microbatches", self.microbatches, accepted_values)
-        check_at_least(0, ramp=self.ramp)
-        check_choice("schedule", self.schedule, get_args(Schedule))
-        check_choice("optimiser", self.optimiser, get_args(Optimiser))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,11 +185,6 @@ class ActingConfig(SequenceConfig):
 
     length: Count = 128
     capacity: Natural = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(1, length=self.length)
-        check_at_least(0, capacity=self.capacity)
 
     def to_act(self) -> Self:
         """Returns the smallest configuration whose agent is the same."""

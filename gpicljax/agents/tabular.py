@@ -22,7 +22,7 @@ from gpicljax.agents.acting import replace_pending_action
 from gpicljax.agents.algorithm import Algorithm, NoSettings, register_algorithm
 from gpicljax.agents.optimisation import add_count
 from gpicljax.batching import donatable, select, strip_weak_types
-from gpicljax.checks import Count, Number, Rate, Share, check, check_at_least, check_choice
+from gpicljax.checks import Count, Number, Rate, Share, check, check_choice, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.rollout import RolloutState, agent_step, start_rollout
 from gpicljax.typing import ArrayTree
@@ -289,8 +289,7 @@ class TabularConfig:
     decay: Decay = "episode"
 
     def __post_init__(self) -> None:
-        check_at_least(1, unroll=self.unroll)
-        check_choice("decay", self.decay, get_args(Decay))
+        check_fields(self)
 
 
 @struct.dataclass

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from flax import struct
 
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, q_agent
-from gpicljax.checks import Positive, Range, Rate, Share, Size, check, check_at_least, check_choice
+from gpicljax.checks import Positive, Range, Rate, Share, Size, check_at_least, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.event_store import EventStore
@@ -88,9 +88,8 @@ class SignallingConfig:
     entropy: Rate = 0.0
 
     def __post_init__(self) -> None:
-        check_choice("speaker", self.speaker, get_args(SpeakerKind))
+        check_fields(self)
         check_at_least(2 if self.speaker == "reinforce" else 1, copies=self.copies)
-        check(self.temperature > 0, "temperature", self.temperature, "a number above 0")
 
 
 class PlayersInputs(NamedTuple):

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from gpicljax.agents.fits import is_continuous, refuse_unreadable
 from gpicljax.agents.normalisation import no_moments, update_moments
 from gpicljax.agents.optimisation import adam, add_count, learnt_if
 from gpicljax.batching import strip_weak_types
-from gpicljax.checks import Count, Natural, Share, check, check_at_least, check_fields
+from gpicljax.checks import Count, Limit, Natural, Rate, Share, check, check_fields
 from gpicljax.data.hindsight import hindsight
 from gpicljax.data.replay import Replay, uniform
 from gpicljax.data.transitions import NStepTransition, collect, initial_window
@@ -73,17 +73,6 @@ class OffPolicyConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for field in (
-            "period",
-            "updates_per_collect",
-            "batch_size",
-            "replay_capacity",
-            "min_replay",
-            "n_step",
-            "critics",
-        ):
-            check_at_least(1, **{field: getattr(self, field)})
-        check_at_least(0, warm_up=self.warm_up)
         fits = self.min_replay <= self.replay_capacity
         accepted_values = f"at most replay_capacity = {self.replay_capacity}"
         check(fits, "min_replay", self.min_replay, accepted_values)
@@ -92,11 +81,37 @@ class OffPolicyConfig:
 
 
 @struct.dataclass
+class OffPolicyHParams:
+    """Hyper-parameters common to the algorithms. They may be traced, e.g. for a vmapped sweep.
+
+    Attributes:
+      actor_learning_rate: Adam's learning rate for the actor.
+      critic_learning_rate: Adam's learning rate for the critics.
+      adam_epsilon: Adam's epsilon.
+      max_gradient_norm: global norm at which the gradients of the actor, and those of all critics
+        together, are clipped; infinite for no clipping.
+      discount: gamma.
+      target_rate: tau of the Polyak averages.
+    """
+
+    actor_learning_rate: Rate = 3e-4
+    critic_learning_rate: Rate = 3e-4
+    adam_epsilon: Rate = 1e-8
+    max_gradient_norm: Limit = float("inf")
+    discount: Share = 0.99
+    target_rate: Share = 5e-3
+
+
+@struct.dataclass
 class OffPolicyState:
     """Everything the next update depends on, common to the algorithms.
 
     Attributes:
       params: of the agent.
+      critic_params: of the critics.
+      target_critic_params: of their target networks.
+      actor_opt_state: state of Adam.
+      critic_opt_state: likewise.
       replay: the transitions; their actions are the environment's.
       rollout: environments, current time step, agents' carries.
       window: the last n - 1 time steps and actions, leaves `[n - 1, B, ...]`.
@@ -107,6 +122,10 @@ class OffPolicyState:
     """
 
     params: Params
+    critic_params: Any
+    target_critic_params: Any
+    actor_opt_state: Any
+    critic_opt_state: Any
     replay: Any
     rollout: RolloutState
     window: Any
@@ -116,44 +135,11 @@ class OffPolicyState:
     observations: jax.Array
 
 
-class _HParams(Protocol):
-    """Hyper-parameters of the optimisers."""
-
-    @property
-    def actor_learning_rate(self) -> float: ...
-    @property
-    def critic_learning_rate(self) -> float: ...
-    @property
-    def adam_epsilon(self) -> float: ...
-    @property
-    def max_gradient_norm(self) -> float: ...
-
-
-class _Learner(Protocol):
-    """A state with what the optimisers move."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def params(self) -> Params: ...
-    @property
-    def critic_params(self) -> Variables: ...
-    @property
-    def actor_opt_state(self) -> optax.OptState: ...
-    @property
-    def critic_opt_state(self) -> optax.OptState: ...
-    @property
-    def hparams(self) -> _HParams: ...
-    @property
-    def updates(self) -> jax.Array: ...
-
-
-LearnerT = TypeVar("LearnerT", bound=_Learner)
 State = TypeVar("State", bound=OffPolicyState)
 
 
 def optimisers(
-    hparams: _HParams,
+    hparams: OffPolicyHParams,
 ) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
     """Returns the optimisers of actor and critics, for either algorithm."""
     rates = hparams.actor_learning_rate, hparams.critic_learning_rate
@@ -238,7 +224,7 @@ class OffPolicy(Generic[State]):
         return jax.random.split(key, self.config.updates_per_collect)
 
     def start(
-        self, key: jax.Array, hparams: _HParams, env_params: ArrayTree, outputs: int
+        self, key: jax.Array, hparams: OffPolicyHParams, env_params: ArrayTree, outputs: int
     ) -> dict[str, Any]:
         """The fields that both algorithms have, for an actor that outputs float `[B, outputs]`."""
         config, num_envs = self.config, self.vec.num_envs
@@ -325,8 +311,8 @@ class OffPolicy(Generic[State]):
         )
 
     def fit_critics(
-        self, state: LearnerT, batch: NStepTransition, target: jax.Array
-    ) -> tuple[LearnerT, Metrics]:
+        self, state: State, batch: NStepTransition, target: jax.Array
+    ) -> tuple[State, Metrics]:
         """The state after one step of the critics towards targets float `[N]`, and metrics."""
 
         def loss_fn(params: Variables) -> tuple[jax.Array, jax.Array]:
@@ -344,8 +330,8 @@ class OffPolicy(Generic[State]):
         ), metrics
 
     def fit_actor(
-        self, state: LearnerT, loss_fn: Callable[[Variables], tuple[jax.Array, Metrics]]
-    ) -> tuple[LearnerT, Metrics]:
+        self, state: State, loss_fn: Callable[[Variables], tuple[jax.Array, Metrics]]
+    ) -> tuple[State, Metrics]:
         """Returns the state after one step of the actor, and the loss's metrics with two more."""
         params = state.params.network
         (loss, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)

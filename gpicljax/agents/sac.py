@@ -24,13 +24,14 @@ from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import (
     OffPolicy,
     OffPolicyConfig,
+    OffPolicyHParams,
     OffPolicyState,
     register_off_policy,
 )
 from gpicljax.agents.optimisation import adam, polyak
 from gpicljax.agents.returns import one_step_target
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Limit, Number, Positive, Rate, Share
+from gpicljax.checks import Number, Positive, Rate
 from gpicljax.data.replay import Replay
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.continuous import GaussianActor
@@ -52,19 +53,12 @@ class SACConfig(OffPolicyConfig):
 
 
 @struct.dataclass
-class SACHParams:
-    """Hyper-parameters of SAC. They may be traced, e.g. for a vmapped sweep.
+class SACHParams(OffPolicyHParams):
+    """Hyper-parameters of SAC, beside those of `OffPolicyHParams`.
 
     Attributes:
-      actor_learning_rate: Adam's learning rate for the actor.
-      critic_learning_rate: Adam's learning rate for the critics.
       temperature_learning_rate: Adam's learning rate for the logarithm of the temperature; 0 for a
         constant temperature.
-      adam_epsilon: Adam's epsilon.
-      max_gradient_norm: global norm at which the gradients of the actor, and those of all critics
-        together, are clipped; infinite for no clipping.
-      discount: gamma.
-      target_rate: tau of the Polyak average.
       temperature: alpha at the start.
       entropy_scale: the target entropy is -D times this, in nats.
 
@@ -74,13 +68,7 @@ class SACHParams:
       (0.2, 0.99)
     """
 
-    actor_learning_rate: Rate = 3e-4
-    critic_learning_rate: Rate = 3e-4
     temperature_learning_rate: Rate = 3e-4
-    adam_epsilon: Rate = 1e-8
-    max_gradient_norm: Limit = float("inf")
-    discount: Share = 0.99
-    target_rate: Share = 5e-3
     temperature: Positive = 1.0
     entropy_scale: Number = 1.0
 
@@ -90,19 +78,11 @@ class TrainState(OffPolicyState):
     """Everything the next update depends on; the other fields are `OffPolicyState`'s.
 
     Attributes:
-      critic_params: of the critics.
-      target_critic_params: of their target networks.
       log_temperature: float `[]`.
-      actor_opt_state: state of Adam.
-      critic_opt_state: likewise.
-      temperature_opt_state: likewise.
+      temperature_opt_state: state of Adam.
     """
 
-    critic_params: Any
-    target_critic_params: Any
     log_temperature: jax.Array
-    actor_opt_state: Any
-    critic_opt_state: Any
     temperature_opt_state: Any
 
 

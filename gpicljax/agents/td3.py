@@ -26,6 +26,7 @@ from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import (
     OffPolicy,
     OffPolicyConfig,
+    OffPolicyHParams,
     OffPolicyState,
     register_off_policy,
 )
@@ -65,7 +66,7 @@ class TD3Config(OffPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        divides = self.policy_delay >= 1 and self.updates_per_collect % self.policy_delay == 0
+        divides = self.updates_per_collect % self.policy_delay == 0
         accepted_values = f"a divisor of updates_per_collect = {self.updates_per_collect}"
         check(divides, "policy_delay", self.policy_delay, accepted_values)
 
@@ -86,17 +87,10 @@ class DDPGConfig(TD3Config):
 
 
 @struct.dataclass
-class TD3HParams:
-    """Hyper-parameters of TD3. They may be traced, e.g. for a vmapped sweep.
+class TD3HParams(OffPolicyHParams):
+    """Hyper-parameters of TD3, beside those of `OffPolicyHParams`.
 
     Attributes:
-      actor_learning_rate: Adam's learning rate for the actor.
-      critic_learning_rate: Adam's learning rate for the critics.
-      adam_epsilon: Adam's epsilon.
-      max_gradient_norm: global norm at which the gradients of the actor, and those of all critics
-        together, are clipped; infinite for no clipping.
-      discount: gamma.
-      target_rate: tau of the Polyak averages.
       exploration_noise: standard deviation of the Gaussian noise on actions while collecting.
       random_share: share of the actions that are uniformly random instead while collecting.
         Hindsight replay was published with 0.2, and with 0.3 for Fetch.
@@ -113,12 +107,6 @@ class TD3HParams:
       (0.3, 0.5)
     """
 
-    actor_learning_rate: Rate = 3e-4
-    critic_learning_rate: Rate = 3e-4
-    adam_epsilon: Rate = 1e-8
-    max_gradient_norm: Limit = float("inf")
-    discount: Share = 0.99
-    target_rate: Share = 5e-3
     exploration_noise: Rate = 0.1
     random_share: Share = 0.0
     target_noise: Rate = 0.2
@@ -133,17 +121,9 @@ class TrainState(OffPolicyState):
 
     Attributes:
       target_params: of the actor's target network.
-      critic_params: of the critics.
-      target_critic_params: of their target networks.
-      actor_opt_state: state of Adam.
-      critic_opt_state: likewise.
     """
 
     target_params: Any
-    critic_params: Any
-    target_critic_params: Any
-    actor_opt_state: Any
-    critic_opt_state: Any
 
 
 def make(

@@ -41,13 +41,11 @@ class Pulls:
     Attributes:
       counts: `int32[B, K]`, pulls of each arm, up to 2**31 - 1.
       sums: float `[B, K]`, what they paid together.
-      deviations: float `[B, K]`, sum of the squared deviations from the arm's mean payment.
       action: `int32[B]`, the pull whose payment comes with the next time step; -1 if none does.
     """
 
     counts: jax.Array
     sums: jax.Array
-    deviations: jax.Array
     action: jax.Array
 
     @property
@@ -62,7 +60,6 @@ def no_pulls(batch: int, num_arms: int) -> Pulls:
     return Pulls(
         counts=jnp.zeros(shape, jnp.int32),
         sums=jnp.zeros(shape, dtype),
-        deviations=jnp.zeros(shape, dtype),
         action=jnp.full(batch, -1, jnp.int32),
     )
 
@@ -71,12 +68,8 @@ def count(pulls: Pulls, reward: jax.Array) -> Pulls:
     """Books what the last pull paid, float `[B]`, where there was one."""
     pulled = pulls.action[:, None] == jnp.arange(pulls.counts.shape[1])
     counts = pulls.counts + pulled
-    before = pulls.means
     sums = pulls.sums + jnp.where(pulled, reward[:, None], 0)
-    # Welford (1962): squares of payments themselves would cancel.
-    product = (reward[:, None] - before) * (reward[:, None] - sums / jnp.maximum(counts, 1))
-    deviations = pulls.deviations + jnp.where(pulled, product, 0)
-    return Pulls(counts, sums, deviations, jnp.full_like(pulls.action, -1))
+    return Pulls(counts, sums, jnp.full_like(pulls.action, -1))
 
 
 def best_arm(key: jax.Array, scores: jax.Array, legal: jax.Array) -> jax.Array:
@@ -280,29 +273,24 @@ def thompson_gaussian(
     mean: Number = 0.0,
     variance: Number = 1.0,
     noise: Number = 1.0,
-    noise_shape: Number | None = None,
 ) -> Agent:
     """Thompson sampling for payments with normal noise.
 
-    An arm's average payment is normal a priori. The standard deviation of the noise is known, or an
-    unknown of each arm: the variance then has an inverse gamma distribution, and the average, given
-    the variance of the noise, a normal one whose variance is in proportion (the conjugate prior).
+    An arm's average payment is normal a priori; the standard deviation of the noise is known.
 
     Args:
       space: of actions.
       mean: of an arm's average, a priori.
       variance: of an arm's average, a priori.
-      noise: standard deviation of a payment; if unknown, the square is the prior's mean variance.
-      noise_shape: None if the noise is known; else the shape of the inverse gamma distribution,
-        above 1. The prior weighs as much as `2 * noise_shape` payments on what the noise is.
+      noise: standard deviation of a payment.
 
     Returns:
       The agent.
 
     Raises:
-      ValueError: unless `variance` and `noise` are positive, and `noise_shape` exceeds 1.
+      ValueError: unless `variance` and `noise` are positive.
 
-    Source: Gelman et al. (2013), "Bayesian data analysis", sections 2.5 and 3.3.
+    Source: Gelman et al. (2013), "Bayesian data analysis", section 2.5.
 
     Example:
       >>> from gpicljax import spaces
@@ -311,25 +299,18 @@ def thompson_gaussian(
       Traceback (most recent call last):
       ValueError: noise: got -0.3; accepted: a number above 0
     """
-    least = {"variance": (variance, 0), "noise": (noise, 0), "noise_shape": (noise_shape, 1)}
-    for field, (value, bound) in least.items():
+    for field, value in (("variance", variance), ("noise", noise)):
         is_number = isinstance(value, int | float)
-        check(not is_number or value > bound, field, value, f"a number above {bound}")  # type: ignore[operator]
+        check(not is_number or value > 0, field, value, "a number above 0")
 
     def draw(key: jax.Array, pulls: Pulls) -> jax.Array:
-        noise_key, mean_key = jax.random.split(key)
+        _, mean_key = jax.random.split(key)
         # In payments: how much the prior knows of an arm's average.
         weight = noise**2 / variance
         precision = weight + pulls.counts
         expected = (weight * mean + pulls.sums) / precision
-        spread = noise**2
-        if noise_shape is not None:
-            shape = noise_shape + pulls.counts / 2
-            surprise = weight * pulls.counts / precision * (pulls.means - mean) ** 2
-            scale = (noise_shape - 1) * noise**2 + (pulls.deviations + surprise) / 2
-            spread = scale * jnp.exp(-random.log_gamma(noise_key, shape))
         normal = jax.random.normal(mean_key, pulls.sums.shape, pulls.sums.dtype)
-        return expected + jnp.sqrt(spread / precision) * normal
+        return expected + jnp.sqrt(noise**2 / precision) * normal
 
     return arm_puller(space, draw, "thompson_gaussian")
 

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gpicljax.checks import check, check_array, check_at_least, check_choice
-from gpicljax.random import check_key
+from gpicljax.checks import check, check_choice
 from gpicljax.systems.meta_rg.measures.information import (
     as_counts,
     as_table,
@@ -98,8 +97,6 @@ def topographic_similarity(
     *,
     counts: ArrayLike | None = None,
     message_distance: Distance = "edit",
-    pairs: int | None = None,
-    key: jax.Array | None = None,
 ) -> jax.Array:
     """Spearman's correlation of the messages' distances and the meanings' distances.
 
@@ -114,40 +111,29 @@ def topographic_similarity(
       counts: `int[N]`, how often each row occurs; once by default. Two occurrences of one row are a
         pair, of distance 0.
       message_distance: `"edit"` (Levenshtein) or `"hamming"`.
-      pairs: None for all pairs, or how many are drawn, with replacement, from all of them.
-      key: of the draws; needed with `pairs`.
 
     Returns:
       Float `[]` in [-1, 1], in JAX's default float type; NaN if all messages, or all meanings, are
       equal, or fewer than two rows occur.
 
     Raises:
-      ValueError: if a table has fewer than two rows or no column, the numbers of rows differ, or
-        `pairs` comes without a key.
+      ValueError: if a table has fewer than two rows or no column, or the numbers of rows differ.
 
     Source: Brighton & Kirby (2006); Table 1 of the Meta-Referential Games paper, whose 96.7 is this
     measure with the edit distance, unnormalised.
 
     Example:
-      >>> import itertools, jax
+      >>> import itertools
       >>> meanings = list(itertools.product(range(3), range(3)))
       >>> messages = [[a + 1, b + 4] for a, b in meanings]
       >>> print(f"{topographic_similarity(messages, meanings):.3f}")
-      1.000
-      >>> key = jax.random.key(0)
-      >>> few = topographic_similarity(messages, meanings, pairs=100, key=key)
-      >>> print(f"{few:.3f}")
       1.000
     """
     tokens, values = as_table("messages", messages), as_table("meanings", meanings)
     _check_rows(tokens, values)
     check_choice("message_distance", message_distance, _DISTANCES)
-    check_at_least(1, pairs=pairs)
     occur = as_counts(counts, tokens.shape[0])
-    if pairs is None:
-        return _similarity(_count_all(tokens, values, occur, message_distance))
-    check_key("key", key)
-    return _similarity(_count_drawn(key, tokens, values, occur, message_distance, int(pairs)))
+    return _similarity(_count_all(tokens, values, occur, message_distance))
 
 
 def _check_rows(messages: jax.Array, meanings: jax.Array) -> None:
@@ -168,10 +154,6 @@ def _cells(
     return _DISTANCES[distance](*messages) * width + hamming_distance(*meanings)
 
 
-def _shape(messages: jax.Array, meanings: jax.Array) -> tuple[int, int]:
-    return messages.shape[1] + 1, meanings.shape[1] + 1
-
-
 @functools.partial(jax.jit, static_argnames="distance")
 def _count_all(
     messages: jax.Array, meanings: jax.Array, counts: jax.Array, distance: Distance
@@ -186,7 +168,7 @@ def _count_all(
         jnp.pad(x, ((0, fill),) + ((0, 0),) * (x.ndim - 1)).reshape(num_blocks, size, *x.shape[1:])
         for x in (messages, meanings, counts)
     ]
-    shape = _shape(messages, meanings)
+    shape = messages.shape[1] + 1, meanings.shape[1] + 1
     number = math.prod(shape)
     # Blocks of rows with blocks of rows, each pair of blocks once: two different ones count twice.
     left, right = np.triu_indices(num_blocks)
@@ -220,32 +202,6 @@ def _count_all(
     return table.reshape(shape)
 
 
-@functools.partial(jax.jit, static_argnames=("distance", "pairs"))
-def _count_drawn(
-    key: jax.Array,
-    messages: jax.Array,
-    meanings: jax.Array,
-    counts: jax.Array,
-    distance: Distance,
-    pairs: int,
-) -> jax.Array:
-    """The same of pairs that are drawn from all pairs of occurrences."""
-    dtype = jnp.result_type(float)
-    until = jnp.cumsum(counts)
-    total = until[-1]
-    keys = jax.random.split(key)
-    first = jax.random.randint(keys[0], (pairs,), 0, jnp.maximum(total, 1))
-    second = jax.random.randint(keys[1], (pairs,), 0, jnp.maximum(total - 1, 1))
-    places = jnp.stack([first, second + (second >= first)])
-    rows = jnp.searchsorted(until, places, side="right")
-    cells = _cells(
-        (messages[rows[0]], messages[rows[1]]), (meanings[rows[0]], meanings[rows[1]]), distance
-    )
-    shape = _shape(messages, meanings)
-    histogram = jnp.zeros(math.prod(shape), jnp.int32).at[cells].add(1)
-    return jnp.where(total >= 2, histogram, 0).astype(dtype).reshape(shape)
-
-
 @jax.jit
 def _similarity(table: jax.Array) -> jax.Array:
     """Spearman's correlation of two integers, of how often they occur together: `[X, Y]`."""
@@ -257,43 +213,6 @@ def _similarity(table: jax.Array) -> jax.Array:
     certain = (shares[0].max() >= 1) | (shares[1].max() >= 1)
     together = jnp.einsum("x,xy,y", ranks[0], table, ranks[1], precision="highest")
     return jnp.where(certain, jnp.nan, together / jnp.sqrt(spread[0] * spread[1]))
-
-
-def spearman(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Spearman's rank correlation, ties at the middle of their ranks.
-
-    Topographic similarity with distances of one's own: of two vectors of the pairs' distances.
-
-    Args:
-      x: number `[P]`, P >= 2.
-      y: number `[P]`.
-
-    Returns:
-      Float `[]` in [-1, 1]; NaN if all of `x`, or all of `y`, are equal, or one is NaN.
-
-    Raises:
-      ValueError: if the lengths differ or are below 2.
-
-    Source: Spearman (1904); `scipy.stats.spearmanr` is the tests' oracle.
-    """
-    x, y = jnp.asarray(x), jnp.asarray(y)
-    check_array(x.ndim == 1 and x.size >= 2, "x", x, "number[P] with P of at least 2")
-    check_array(y.shape == x.shape, "y", y, f"number[{x.size}], as many as x")
-    return _spearman(x, y)
-
-
-@jax.jit
-def _spearman(x: jax.Array, y: jax.Array) -> jax.Array:
-    def ranks(values: jax.Array) -> jax.Array:
-        ordered = jnp.sort(values)
-        below = jnp.searchsorted(ordered, values, side="left")
-        until = jnp.searchsorted(ordered, values, side="right")
-        rank = (below + until).astype(jnp.result_type(float)) / (2 * values.size) - 0.5
-        strange = jnp.isnan(values).any() | (ordered[0] == ordered[-1])
-        return jnp.where(strange, jnp.nan, rank)
-
-    a, b = ranks(x), ranks(y)
-    return (a * b).sum() / jnp.sqrt((a**2).sum() * (b**2).sum())
 
 
 def posdis(
@@ -348,7 +267,6 @@ def bosdis(
     counts: ArrayLike | None = None,
     vocab_size: int | None = None,
     num_values: int | None = None,
-    end: int | None = None,
 ) -> jax.Array:
     """Bag-of-symbols disentanglement: how far each token's number tells of one value only.
 
@@ -362,7 +280,6 @@ def bosdis(
       vocab_size: tokens there are; from `messages` by default. Tokens whose number does not vary do
         not count, so that it may be too great.
       num_values: values there are at most in a dimension; from `meanings` by default.
-      end: a token that is no symbol, such as 0 where it ends a message.
 
     Returns:
       Float `[]` in [0, 1]; NaN if no token's number varies, all meanings are equal, or no row
@@ -383,9 +300,7 @@ def bosdis(
     table, values, occur, tokens, levels = _as_language(
         messages, meanings, counts, vocab_size, num_values
     )
-    symbols = np.array([token for token in range(tokens) if token != end], np.int32)
-    check(symbols.size > 0, "vocab_size", tokens, "a token besides the end")
-    numbers = (table[:, :, None] == symbols).sum(1, dtype=jnp.int32)
+    numbers = (table[:, :, None] == np.arange(tokens, dtype=np.int32)).sum(1, dtype=jnp.int32)
     return _disentanglement_score(numbers, table.shape[1] + 1, values, levels, occur)
 
 

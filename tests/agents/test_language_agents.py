@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from untasked import Untasked
 
 import gpicljax
 from gpicljax import agents, spaces
 from gpicljax.agents import language_agent
 from gpicljax.agents.sequence import SequenceHParams
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import Transition
 from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.rollout import rollout, start_rollout
 
@@ -25,12 +26,8 @@ class State:
 
 
 @dataclasses.dataclass(frozen=True)
-class Refrain(Environment):
+class Refrain(Untasked):
     """Three random tokens over and over; a reward for naming the next one."""
-
-    @property
-    def default_params(self):
-        return jnp.zeros(())
 
     def sample_task(self, key, params):
         return jax.random.choice(key, TOKENS, (3,), replace=False).astype(jnp.int32)

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from untasked import Untasked
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import Transition
 from gpicljax.interface import Agent
 from gpicljax.spaces import Box, Dict, Discrete
 from gpicljax.storage import SavedError
@@ -18,7 +19,7 @@ from gpicljax.systems.mental_modelling.data.episodes import (
     join_episodes,
     take_episodes,
 )
-from gpicljax.systems.mental_modelling.data.recording import record_episodes
+from gpicljax.systems.mental_modelling.data.recording import recorder
 from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
 
 CAR = {"environment": "MountainCar-v0", "action_space": Discrete(3)}
@@ -42,17 +43,9 @@ def same(first, second):
 
 def test_recorded_episodes_are_those_that_were_lived(tmp_path):
     env = gpicljax.make("FrozenLake-v1")
-    lake = record_episodes(
-        jax.random.key(3),
-        env,
-        random_agent(env),
-        (),
-        environment="FrozenLake-v1",
-        name="random",
-        checkpoint="none",
-        episodes=8,
-        max_steps=12,
-    )
+    sizes = {"episodes": 8, "max_steps": 12}
+    record = recorder(env, random_agent(env), environment="FrozenLake-v1", **sizes)
+    lake = record(jax.random.key(3), (), "random", "none")
     assert lake.num_states == 16 and lake.states.shape == (8, 12)
     assert (lake.states[:, 0] == 0).all() and lake.agents == ("random",) * 8
     assert np.array_equal(lake.returns, lake.rewards.sum(1))
@@ -66,15 +59,8 @@ def test_recorded_episodes_are_those_that_were_lived(tmp_path):
     same(load_episodes(tmp_path / "lake"), lake)
 
 
-class Reach(Environment):
+class Reach(Untasked):
     """A point on a line that moves as it is told, towards a goal, for 4 steps."""
-
-    @property
-    def default_params(self):
-        return jnp.zeros(())
-
-    def sample_task(self, key, params):
-        return params
 
     def initial(self, key, task):
         return jnp.zeros(2)
@@ -102,8 +88,8 @@ def test_goals_are_kept_and_actions_as_they_took_effect():
         lambda batch: (),
         lambda keys, params, carry, step: (0.5 + step.observation["observation"][:, 1:], {}, ()),
     )
-    settings = {"environment": "Reach", "name": "bold", "episodes": 2}
-    reach = record_episodes(jax.random.key(0), Reach(), bold, (), max_steps=9, **settings)
+    record = recorder(Reach(), bold, environment="Reach", episodes=2, max_steps=9)
+    reach = record(jax.random.key(0), (), "bold", "")
     assert reach.length.tolist() == [4, 4] and reach.rewards.shape == (2, 9)
     assert reach.actions[0, :5, 0].tolist() == [0.5, 1, 1, 1, 0]
     assert reach.states[1, :4].tolist() == [[0, 0], [0.5, 1], [1.5, 2], [2.5, 3]]
@@ -111,9 +97,7 @@ def test_goals_are_kept_and_actions_as_they_took_effect():
     assert (reach.desired_goals[reach.is_step] == 3).all()
     assert reach.returns.tolist() == [-8, -8]
     with pytest.raises(ValueError, match="episodes: got 0"):
-        record_episodes(
-            jax.random.key(0), Reach(), bold, (), max_steps=9, **(settings | {"episodes": 0})
-        )
+        recorder(Reach(), bold, environment="Reach", episodes=0, max_steps=9)
 
 
 def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):

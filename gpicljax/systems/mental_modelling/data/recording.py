@@ -17,50 +17,6 @@ from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
-def record_episodes(
-    key: jax.Array,
-    env: Environment,
-    agent: Agent,
-    params: ArrayTree,
-    *,
-    environment: str,
-    name: str,
-    checkpoint: str = "",
-    episodes: int,
-    max_steps: int,
-    env_params: ArrayTree = None,
-) -> Episodes:
-    """Records an agent's observations, actions and rewards.
-
-    The state is what the environment shows; its entry `observation` where it sets goals. Actions
-    are kept as environments take them: the nearest within the space.
-
-    Args:
-      key: a typed key.
-      env: the environment, of one player.
-      agent: the agent.
-      params: its parameters.
-      environment: the environment's id.
-      name: the agent's.
-      checkpoint: hash of its weights and settings, as in `runtime.load_agent(...).info`.
-      episodes: N, each of a task of its own.
-      max_steps: T; what is longer is cut, and has the return so far.
-      env_params: distribution over tasks; the environment's own if None.
-
-    Raises:
-      ValueError: if a count is below 1, or the spaces are none that are asked about.
-    """
-    record = recorder(
-        env,
-        agent,
-        environment=environment,
-        episodes=episodes,
-        max_steps=max_steps,
-        env_params=env_params,
-    )
-    return record(key, params, name, checkpoint)
-
-
 def recorder(
     env: Environment,
     agent: Agent,
@@ -71,22 +27,27 @@ def recorder(
     env_params: ArrayTree = None,
     jit: Callable[..., Any] = jax.jit,
 ) -> Callable[[jax.Array, Any, str, str], Episodes]:
-    """Returns `record_episodes` for agents that differ in their parameters: it compiles once.
+    """Returns a function that records an agent's observations, actions and rewards.
+
+    It compiles once for agents that differ in their parameters. The state is what the environment
+    shows; its entry `observation` where it sets goals. Actions are kept as environments take them:
+    the nearest within the space.
 
     Args:
-      env: see `record_episodes`, as for all else.
-      agent: likewise.
-      environment: likewise.
-      episodes: likewise.
-      max_steps: likewise.
-      env_params: likewise.
+      env: the environment, of one player.
+      agent: the agent.
+      environment: the environment's id.
+      episodes: N, each of a task of its own.
+      max_steps: T; what is longer is cut, and has the return so far.
+      env_params: distribution over tasks; the environment's own if None.
       jit: compiles; a study passes one that refuses what does not fit into memory.
 
     Returns:
-      `(key, params, name, checkpoint) -> Episodes`.
+      `(key, params, name, checkpoint) -> Episodes`, of the agent's parameters and name, and a hash
+      of its weights and settings, as in `runtime.load_agent(...).info`.
 
     Raises:
-      ValueError: likewise.
+      ValueError: if a count is below 1, or the spaces are none that are asked about.
 
     Example:
       >>> import gpicljax

@@ -3,8 +3,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from resumed import result
 
-HERE = Path(__file__).parent
+TRAINING = Path(__file__).parent / "tiny_training.py"
+
+
+@pytest.fixture(scope="module")
+def undisturbed_run(tmp_path_factory, child_environment):
+    """What the tiny training run leaves behind."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    command = [sys.executable, str(TRAINING), str(folder)]
+    subprocess.run(command, env=child_environment, check=True, capture_output=True, timeout=60)
+    return result(folder)
 
 
 @pytest.fixture
@@ -14,7 +24,7 @@ def start(child_environment):
 
     def start(*arguments):
         process = subprocess.Popen(
-            [sys.executable, str(HERE / "tiny_training.py"), *map(str, arguments)],
+            [sys.executable, str(TRAINING), *map(str, arguments)],
             env=child_environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

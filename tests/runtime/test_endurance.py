@@ -22,14 +22,6 @@ def checkpoints(folder):
     return steps
 
 
-@pytest.fixture(scope="module")
-def undisturbed_run(tmp_path_factory, child_environment):
-    folder = tmp_path_factory.mktemp("undisturbed")
-    command = [sys.executable, str(__file__).replace("test_endurance", "tiny_training"), folder]
-    subprocess.run(command, env=child_environment, check=True, capture_output=True, timeout=60)
-    return result(folder)
-
-
 @pytest.mark.slow
 def test_kill_9_at_20_random_moments(tmp_path, start, train):
     """Saving after every chunk, so that many of the kills fall into a save."""

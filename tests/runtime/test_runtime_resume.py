@@ -2,10 +2,7 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,16 +10,6 @@ from resumed import assert_same, result, wait_for_lines
 from variants import daily
 
 from gpicljax.runs import read_metrics
-
-
-@pytest.fixture(scope="module")
-def undisturbed_run(tmp_path_factory, child_environment):
-    folder = tmp_path_factory.mktemp("undisturbed")
-    script = Path(__file__).parent / "tiny_training.py"
-    command = [sys.executable, str(script), str(folder)]
-    subprocess.run(command, env=child_environment, check=True, capture_output=True, timeout=60)
-    return result(folder)
-
 
 PLACES = ["before-manifest:1", "before-manifest:3", "torn-line:5"]
 

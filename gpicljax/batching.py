@@ -334,39 +334,28 @@ def restart(
       current: pytree of arrays.
       params: pytree of arrays.
     """
+    return make_switch_compacted([fresh])(done.astype(jnp.int32), current, key, params)
 
-    return switch_compacted([fresh], done.astype(jnp.int32), current, key, params)
 
+def make_switch_compacted(
+    makes: Sequence[Callable[..., Any]], groups: Callable[[int], Sequence[int]] | None = None
+) -> Callable[..., Any]:
+    """Returns a function that makes what few instances need, which pay for it alone.
 
-def switch_compacted(
-    makes: Sequence[Callable[..., Any]],
-    kind: jax.Array,
-    current: ArrayTree,
-    *arguments: Any,
-    groups: Callable[[int], Sequence[int]] | None = None,
-) -> Any:
-    """`makes[kind - 1](*arguments)`, or `current` if `kind` is 0: the few pay for what they need.
+    It takes a kind `int32[]` within 0 .. len(makes), a pytree `current` and arguments, and returns
+    `makes[kind - 1](*arguments)`, or `current` if the kind is 0. Keep it, so that it is traced only
+    once.
 
     For work that few instances need at a step, of one kind or another. Alone, an instance does what
     it needs. Under any `vmap` those that need the same are compacted, one kind after another, so
     that no instance pays for what another needs; the results are the same.
 
     Args:
-      makes: functions of `arguments` that return a pytree like `current`, unbatched. They must not
-        close over traced values.
-      kind: `int32[]`, within 0 .. len(makes).
-      current: pytree of arrays.
-      *arguments: pytrees of arrays.
+      makes: functions of the arguments that return a pytree like `current`, unbatched. They must
+        not close over traced values.
       groups: of a batch's size, how many instances of each kind are worked on together; by default
         a sixteenth of the batch, and at least 8.
     """
-    return make_switch_compacted(makes, groups)(kind, current, *arguments)
-
-
-def make_switch_compacted(
-    makes: Sequence[Callable[..., Any]], groups: Callable[[int], Sequence[int]] | None = None
-) -> Callable[..., Any]:
-    """Binds `makes` to `switch_compacted`; keep the result so that it is traced only once."""
 
     # What is made alone is traced first; a batch is then made of its trace.
     makes = [jax.jit(make) for make in makes]

@@ -1,7 +1,8 @@
 """The maze from above.
 
 x runs to the right and y downwards, so that turning right is clockwise. A picture is a square of
-N x N cells, `pixels` pixels each: `to_pixels` tells where in it a position lies.
+N x N cells, `pixels` pixels each. Positions are in cells: the middle of cell (i, j) is at
+(i + 0.5, j + 0.5), and so many times `pixels` from the upper left corner.
 """
 
 from __future__ import annotations
@@ -30,19 +31,6 @@ _ARROW = np.array([(0.46, 0.0), (-0.38, 0.26), (-0.2, 0.0), (-0.38, -0.26)])
 def pixels_per_cell(cap: int) -> int:
     """Returns the usual `pixels` for a maze of at most `cap` cells on a side."""
     return max(8, _SIDE // cap)
-
-
-def to_pixels(position: jax.Array | np.ndarray, pixels: int) -> jax.Array | np.ndarray:
-    """Returns positions as pixels of a picture.
-
-    Args:
-      position: float `[..., 2]`, x and y in cells; the middle of cell (i, j) is (i + 0.5, j + 0.5).
-      pixels: pixels of a cell's side.
-
-    Returns:
-      float `[..., 2]`: x to the right and y downwards, in pixels from the upper left corner.
-    """
-    return position * pixels
 
 
 @functools.cache
@@ -151,7 +139,7 @@ def with_agent(
       A picture.
     """
     size = (picture.shape[0], picture.shape[1])
-    place = to_pixels(position, pixels)
+    place = position * pixels
     if heading is None:
         shape = drawing.disc(size, jnp.asarray(place), 0.24 * pixels)
     else:
@@ -171,7 +159,6 @@ def render(
     active: jax.Array,
     target: jax.Array,
     textures: str,
-    pixels: int | None = None,
 ) -> jax.Array:
     """Returns the maze with its landmarks and the agent.
 
@@ -182,11 +169,10 @@ def render(
       active: `bool[L]`, see `with_landmarks`.
       target: `int32[]`, see `with_landmarks`.
       textures: a registered texture set.
-      pixels: pixels of a cell's side; `pixels_per_cell` if None.
 
     Returns:
-      `uint8[N * pixels, N * pixels, 3]`.
+      `uint8[N * pixels, N * pixels, 3]`, see `pixels_per_cell`.
     """
-    pixels = pixels or pixels_per_cell(task.walls.shape[0])
+    pixels = pixels_per_cell(task.walls.shape[0])
     picture = with_landmarks(plan(task, textures, pixels), task, active, target, pixels)
     return drawing.finish(with_agent(picture, position, heading, pixels))

@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.environment import NO_LIMIT, Environment, Params, TransitionModel
+from gpicljax.environment import NO_LIMIT, Environment, TransitionModel
+from gpicljax.envs._checks import Count, Probability, Real
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # rows and columns
 
 
-class _Grid(Protocol):
-    """A task on a grid."""
+@struct.dataclass
+class GridParams:
+    """The distribution over grids, as far as all kinds of them have it in common.
 
-    @property
-    def rows(self) -> jax.Array: ...
-    @property
-    def columns(self) -> jax.Array: ...
-    @property
-    def directions(self) -> jax.Array: ...
-    @property
-    def success_rate(self) -> jax.Array: ...
-    @property
-    def horizon(self) -> jax.Array: ...
+    Attributes:
+      success_rate: float `[]`, chance of moving as intended; the rest is shared equally by the
+        two perpendicular directions.
+      reward_schedule: float `[N]`, rewards of a step by what it leads to.
+      horizon: `int32[]`, steps until an episode is truncated.
+      permute_actions: `bool[]`, whether each task assigns the four directions at random to the
+        action numbers.
+    """
+
+    success_rate: Probability
+    reward_schedule: Real
+    horizon: Count
+    permute_actions: jax.Array
 
 
-Task = TypeVar("Task", bound=_Grid)
+@struct.dataclass
+class Grid:
+    """A grid to walk on.
+
+    Attributes:
+      rows: `int32[]`.
+      columns: `int32[]`.
+      directions: `int32[4]`, the direction of each action, see `GridWorld.directions`.
+      success_rate: float `[]`, see `GridParams`.
+      reward_schedule: float `[N]`, see `GridParams`.
+      horizon: `int32[]`, see `GridParams`.
+    """
+
+    rows: jax.Array
+    columns: jax.Array
+    directions: jax.Array
+    success_rate: jax.Array
+    reward_schedule: jax.Array
+    horizon: jax.Array
+
+
+Params = TypeVar("Params", bound=GridParams)
+Task = TypeVar("Task", bound=Grid)
 
 
 @struct.dataclass
@@ -55,13 +82,23 @@ def draw_directions(key: jax.Array, permute: jax.Array, count: int = 4) -> jax.A
 
 
 class GridWorld(Environment[Params, Task, State]):
-    """Base class; a task has `rows`, `columns`, `directions`, `success_rate` and `horizon`.
+    """Base class of walks on grids.
 
     Attributes:
       directions: the names of the four directions, in the order of their numbers.
     """
 
     directions: ClassVar[tuple[str, ...]]
+
+    def sample_grid(self, key: jax.Array, params: Params) -> dict[str, jax.Array]:
+        """Returns the fields of a `Grid` but its size; only the order of the actions is drawn."""
+        dtype = jnp.result_type(float)
+        return {
+            "directions": draw_directions(key, params.permute_actions),
+            "success_rate": jnp.asarray(params.success_rate, dtype),
+            "reward_schedule": jnp.asarray(params.reward_schedule, dtype),
+            "horizon": jnp.asarray(params.horizon, jnp.int32),
+        }
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Draws the slip of a step, `int32[]` in {0, 1, 2}.
@@ -127,6 +164,11 @@ class GridWorld(Environment[Params, Task, State]):
         """Returns the state with row and column from float `[2]`; the step count stays."""
         row, column = jnp.asarray(vector).astype(jnp.int32)
         return dataclasses.replace(state, row=row, column=column)
+
+    @property
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """See `Environment.controls`."""
+        return tuple((name, f"Arrow{name.capitalize()}") for name in self.directions)
 
     @property
     def match(self) -> str:

@@ -22,16 +22,8 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import Range
 from gpicljax.environment import NO_LIMIT, Transition
-from gpicljax.envs._checks import (
-    Count,
-    Probability,
-    Real,
-    check_order,
-    check_pair,
-    check_values,
-    expand_ranges,
-)
-from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
+from gpicljax.envs._checks import check_order, check_pair, check_values, expand_ranges
+from gpicljax.envs._grid import MOVES, Grid, GridParams, GridWorld, State
 from gpicljax.envs._sprites import Sprite, overlay, tile_grid
 
 ACTIONS = ("up", "right", "down", "left")
@@ -40,16 +32,13 @@ _MOVES = tuple(MOVES[name] for name in ACTIONS)
 
 
 @struct.dataclass
-class Params:
-    """The distribution over corridors; ranges are `[lowest, highest]`, and draws are uniform.
+class Params(GridParams):
+    """The distribution over corridors; see `GridParams` for the other fields.
+
+    Rewards, float `[2]`, are those of a step, and of a step off the cliff. Ranges are `[lowest,
+    highest]`, and draws are uniform.
 
     Attributes:
-      success_rate: float `[]`, chance of moving as intended; the rest is shared equally by the
-        two perpendicular directions.
-      reward_schedule: float `[2]`, rewards of a step, and of a step off the cliff.
-      horizon: `int32[]`, steps until an episode is truncated; `NO_LIMIT` by default.
-      permute_actions: `bool[]`, whether each task assigns the four directions at random to the
-        action numbers.
       rows: `int32[2]`, range of the corridor's rows.
       columns: `int32[2]`, range of the corridor's columns.
       cliff_rows: `int32[2]`, range of the cliff's rows; at least one row of the corridor stays.
@@ -58,10 +47,6 @@ class Params:
       turn: `bool[]`, whether each task may be mirrored, left to right and upside down.
     """
 
-    success_rate: Probability
-    reward_schedule: Real
-    horizon: Count
-    permute_actions: jax.Array
     rows: jax.Array
     columns: jax.Array
     cliff_rows: jax.Array
@@ -70,31 +55,19 @@ class Params:
 
 
 @struct.dataclass
-class Task:
-    """One corridor, and a cliff which is a rectangle of its cells.
+class Task(Grid):
+    """One corridor, and a cliff which is a rectangle of its cells; see `Grid` for other fields.
 
     Attributes:
-      rows: `int32[]`, rows of the corridor.
-      columns: `int32[]`, columns of the corridor.
       cliff: `int32[4]`, the cliff's first and last row, first and last column; empty if a last one
         comes before the first.
       start: `int32[2]`, row and column.
       goal: `int32[2]`, row and column.
-      directions: `int32[4]`, the direction (0 up, 1 right, 2 down, 3 left) of each action.
-      success_rate: float `[]`, see `Params`.
-      reward_schedule: float `[2]`, see `Params`.
-      horizon: `int32[]`, see `Params`.
     """
 
-    rows: jax.Array
-    columns: jax.Array
     cliff: jax.Array
     start: jax.Array
     goal: jax.Array
-    directions: jax.Array
-    success_rate: jax.Array
-    reward_schedule: jax.Array
-    horizon: jax.Array
 
 
 def on_cliff(row: jax.Array, column: jax.Array, task: Task) -> jax.Array:
@@ -185,7 +158,6 @@ class CliffWalking(GridWorld[Params, Task]):
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """A corridor of random size, with its cliff, which way round it is and its actions."""
-        dtype = jnp.result_type(float)
         keys = jax.random.split(key, 6)
         rows = _between(keys[0], *params.rows)
         columns = _between(keys[1], *params.columns)
@@ -209,10 +181,7 @@ class CliffWalking(GridWorld[Params, Task]):
             cliff=cliff,
             start=jnp.stack([edge, jnp.where(mirror, far, near)]),
             goal=jnp.stack([edge, jnp.where(mirror, near, far)]),
-            directions=draw_directions(keys[5], params.permute_actions),
-            success_rate=jnp.asarray(params.success_rate, dtype),
-            reward_schedule=jnp.asarray(params.reward_schedule, dtype),
-            horizon=jnp.asarray(params.horizon, jnp.int32),
+            **self.sample_grid(keys[5], params),
         )
 
     def _stretch(
@@ -284,16 +253,6 @@ class CliffWalking(GridWorld[Params, Task]):
             "move costs 1; a move over the edge costs 100 and takes you back to where you started. "
             "The episode ends at the far end of the cliff. Actions 0, 1, 2, 3 mean up, right, "
             "down, left, unless the task has them in another order."
-        )
-
-    @property
-    def controls(self) -> tuple[tuple[str, str], ...]:
-        """See `Environment.controls`."""
-        return (
-            ("up", "ArrowUp"),
-            ("right", "ArrowRight"),
-            ("down", "ArrowDown"),
-            ("left", "ArrowLeft"),
         )
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:

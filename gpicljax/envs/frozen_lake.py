@@ -23,8 +23,8 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import Range, check, check_choice
 from gpicljax.environment import Transition
-from gpicljax.envs._checks import Count, Probability, Real, check_values
-from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
+from gpicljax.envs._checks import Probability, check_values
+from gpicljax.envs._grid import MOVES, Grid, GridParams, GridWorld, State
 from gpicljax.envs._sprites import SIDE, Sprite, overlay, tile_grid
 
 MAPS = {
@@ -50,54 +50,34 @@ MAX_SIZE = 512
 
 
 @struct.dataclass
-class Params:
-    """The distribution over lakes.
+class Params(GridParams):
+    """The distribution over lakes; see `GridParams` for the other fields.
+
+    Rewards, float `[3]`, are for reaching the goal, a hole, any other cell.
 
     Attributes:
-      success_rate: float `[]`, chance of moving as intended; the rest is shared equally by the
-        two perpendicular directions.
-      reward_schedule: float `[3]`, rewards for reaching the goal, a hole, any other cell.
-      horizon: `int32[]`, steps until an episode is truncated.
-      permute_actions: `bool[]`, whether each task assigns the four directions at random to the
-        action numbers.
       hole_probability: float `[]`, chance of a hole in each cell (random lakes only).
       size: `int32[]`, side of the square lake, up to the static `size` (random lakes only).
       anywhere: `bool[]`, whether start and goal are any two cells instead of two corners (random
         lakes only).
     """
 
-    success_rate: Probability
-    reward_schedule: Real
-    horizon: Count
-    permute_actions: jax.Array
     hole_probability: Probability
     size: jax.Array
     anywhere: jax.Array
 
 
 @struct.dataclass
-class Task:
-    """One lake.
+class Task(Grid):
+    """One lake; see `Grid` for the other fields.
 
     Attributes:
       cells: `int32[R, C]`, index into `LETTERS`; holes outside a lake smaller than its cap.
-      rows: `int32[]`, rows of the lake.
-      columns: `int32[]`, columns of the lake.
-      directions: `int32[4]`, the direction (0 left, 1 down, 2 right, 3 up) of each action.
-      success_rate: float `[]`, see `Params`.
-      reward_schedule: float `[3]`, see `Params`.
-      horizon: `int32[]`, see `Params`.
       carved: `bool[]`, no solvable lake turned up within 10,000 draws, so a path was cut into the
         last one.
     """
 
     cells: jax.Array
-    rows: jax.Array
-    columns: jax.Array
-    directions: jax.Array
-    success_rate: jax.Array
-    reward_schedule: jax.Array
-    horizon: jax.Array
     carved: jax.Array
 
 
@@ -305,7 +285,6 @@ class FrozenLake(GridWorld[Params, Task]):
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Returns the given map, or a random one; with the actions permuted if params say so."""
-        dtype = jnp.result_type(float)
         cells_key, actions_key = jax.random.split(key)
         if self.description is None:
             rows = columns = jnp.asarray(params.size, jnp.int32)
@@ -319,11 +298,8 @@ class FrozenLake(GridWorld[Params, Task]):
             cells=cells,
             rows=rows,
             columns=columns,
-            directions=draw_directions(actions_key, params.permute_actions),
-            success_rate=jnp.asarray(params.success_rate, dtype),
-            reward_schedule=jnp.asarray(params.reward_schedule, dtype),
-            horizon=jnp.asarray(params.horizon, jnp.int32),
             carved=carved,
+            **self.sample_grid(actions_key, params),
         )
 
     # One episode -----------------------------------------------------------------------------
@@ -380,16 +356,6 @@ class FrozenLake(GridWorld[Params, Task]):
             "Somewhere on it is a goal, and there are holes in the ice. Reaching the goal pays 1; "
             "falling into a hole, like any other move, pays 0. Either ends the episode. Actions 0, "
             "1, 2, 3 mean left, down, right, up, unless the task has them in another order."
-        )
-
-    @property
-    def controls(self) -> tuple[tuple[str, str], ...]:
-        """See `Environment.controls`."""
-        return (
-            ("left", "ArrowLeft"),
-            ("down", "ArrowDown"),
-            ("right", "ArrowRight"),
-            ("up", "ArrowUp"),
         )
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:

@@ -115,19 +115,18 @@ def outline(shape: jax.Array, width: float) -> jax.Array:
     return jnp.abs(shape) - width / 2
 
 
-def paint(picture: jax.Array, shape: jax.Array, colour: Colour, opacity: float = 1.0) -> jax.Array:
+def paint(picture: jax.Array, shape: jax.Array, colour: Colour) -> jax.Array:
     """Returns the picture with a shape filled.
 
     Args:
       picture: float `[H, W, 3]`.
       shape: float `[H, W]`.
       colour: red, green, blue within 0 .. 255.
-      opacity: 0 .. 1.
 
     Returns:
       float `[H, W, 3]`.
     """
-    cover = (opacity * jnp.clip(0.5 - shape, 0, 1))[..., None]
+    cover = jnp.clip(0.5 - shape, 0, 1)[..., None]
     return (1 - cover) * picture + cover * jnp.asarray(colour, picture.dtype)
 
 

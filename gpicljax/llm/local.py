@@ -137,10 +137,8 @@ def train_byte_model(
     *,
     length: int = 256,
     updates: int = 300,
-    batch_size: int = 16,
     memory: int = 1024,
     temperature: float = 1.0,
-    name: str = "bytes",
 ) -> ByteModel:
     """Trains a byte model on conversations, such as those of transcripts.
 
@@ -150,10 +148,8 @@ def train_byte_model(
       settings: of the network.
       length: of the pieces that it learns from.
       updates: of the sequence trainer.
-      batch_size: pieces of an update.
       memory: see `ByteModel`.
       temperature: see `ByteModel`.
-      name: of the model.
 
     Raises:
       ValueError: if there is less text than one piece.
@@ -170,7 +166,7 @@ def train_byte_model(
         tokens = jax.vmap(piece, out_axes=1)(keys)
         return sequence.Sequences(tokens[:-1], None, tokens[1:])
 
-    config = sequence.SequenceConfig(batch_size=batch_size, schedule="cosine")
+    config = sequence.SequenceConfig(batch_size=16, schedule="cosine")
     hparams = sequence.SequenceHParams(
         learning_rate=3e-3, warmup_updates=max(updates // 20, 1), decay_updates=updates
     )
@@ -181,4 +177,4 @@ def train_byte_model(
     advance = jax.jit(
         lambda state: jax.lax.scan(lambda s, _: (trainer.update(s)[0], None), state, None, updates)
     )
-    return ByteModel(network, advance(state)[0].params, memory, temperature, name)
+    return ByteModel(network, advance(state)[0].params, memory, temperature)

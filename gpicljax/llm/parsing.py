@@ -62,20 +62,18 @@ def _unwrap(text: str) -> str:
     return text
 
 
-def _number_in(text: str, parsing: Parsing, word: str) -> int | None:
+def _number_in(text: str, parsing: Parsing) -> int | None:
     """Returns the number of a choice; strictly, brackets without a number in them do not count."""
     check_choice("parsing", parsing, get_args(Parsing))
     if parsing == "strict":
-        numbers = re.findall(rf"\[{re.escape(word)}: ([0-9]+)\]", text)
+        numbers = re.findall(rf"\[{WORD}: ([0-9]+)\]", text)
         return int(numbers[0]) if len(numbers) == 1 and len(numbers[0]) < 10 else None
-    inside = bracketed_answer(text, parsing, word) or ""
+    inside = bracketed_answer(text, parsing) or ""
     match = re.fullmatch(rf"(?:action\s*)?({_WHOLE})", inside, re.IGNORECASE)
     return None if match is None else int(float(match[1]))
 
 
-def chosen_name(
-    text: str, names: Sequence[str], parsing: Parsing = "strict", word: str = WORD
-) -> np.ndarray | None:
+def chosen_name(text: str, names: Sequence[str], parsing: Parsing = "strict") -> np.ndarray | None:
     """Returns the number of the name that a reply chooses; None if it chooses none of them.
 
     Leniently, capitals do not matter, nor does a word that precedes or follows.
@@ -83,7 +81,7 @@ def chosen_name(
     Returns:
       `int32[]`.
     """
-    inside = bracketed_answer(text, parsing, word)
+    inside = bracketed_answer(text, parsing)
     if inside is None:
         return None
     if parsing == "strict":
@@ -94,16 +92,13 @@ def chosen_name(
     return np.asarray(matches[0], np.int32) if len(matches) == 1 else None
 
 
-def chosen(
-    text: str, space: spaces.Space, parsing: Parsing = "strict", word: str = WORD
-) -> np.ndarray | None:
+def chosen(text: str, space: spaces.Space, parsing: Parsing = "strict") -> np.ndarray | None:
     """Returns the action that a reply chooses; None if it names none, or one that does not exist.
 
     Args:
       text: a reply.
       space: of actions: Discrete, MultiDiscrete, or a Box of floats.
       parsing: see the module.
-      word: before the colon.
 
     Returns:
       `int32[]`, or an array of the space's shape.
@@ -111,9 +106,9 @@ def chosen(
     kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
     check(isinstance(space, kinds), "space", space, "Discrete, MultiDiscrete or Box")
     if isinstance(space, spaces.Discrete):
-        number = _number_in(text, parsing, word)
+        number = _number_in(text, parsing)
         return None if number is None or number >= space.n else np.asarray(number, np.int32)
-    inside = bracketed_answer(text, parsing, word)
+    inside = bracketed_answer(text, parsing)
     if inside is None:
         return None
     assert isinstance(space, spaces.MultiDiscrete | spaces.Box)

@@ -140,26 +140,23 @@ def entries_schema(entries: Sequence[str], word: str = WORD) -> dict[str, Any]:
     return {"type": "string", "pattern": rf"^\[{word}: {', '.join(entries)}\]$"}
 
 
-def action_schema(
-    actions: spaces.Space, word: str = WORD, names: Sequence[str] | None = None
-) -> dict[str, Any]:
+def action_schema(actions: spaces.Space, names: Sequence[str] | None = None) -> dict[str, Any]:
     """Returns the JSON schema of the answers that name an action of a space.
 
     Numbers of a box have a form, but no bounds: one outside the box is an invalid answer.
 
     Args:
       actions: Discrete, MultiDiscrete or Box.
-      word: before the colon.
       names: of the actions, where they have names and not numbers.
     """
     if isinstance(actions, spaces.Discrete):
         choices = range(actions.n) if names is None else names
-        return {"type": "string", "enum": [f"[{word}: {choice}]" for choice in choices]}
+        return {"type": "string", "enum": [f"[{WORD}: {choice}]" for choice in choices]}
     if isinstance(actions, spaces.MultiDiscrete):
         patterns = [f"({'|'.join(map(str, range(n)))})" for n in actions.sizes]
-        return entries_schema(patterns, word)
+        return entries_schema(patterns)
     count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
-    return entries_schema([NUMBER_PATTERN] * count, word)
+    return entries_schema([NUMBER_PATTERN] * count)
 
 
 def actions_in_words(actions: spaces.Space) -> str:

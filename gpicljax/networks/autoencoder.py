@@ -82,7 +82,6 @@ class AutoencoderSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_at_least(0, blocks=self.blocks)
         fits = self.kind == "patches" or self.width % 16 == 0
         check(fits, "width", self.width, "a multiple of 16")
 
@@ -250,15 +249,14 @@ def standardise(autoencoder: Autoencoder) -> Autoencoder:
     return autoencoder._replace(init=init, encode=encode, decode=decode)
 
 
-def latent_statistics(means: jax.Array, least: float = 1e-3) -> tuple[jax.Array, jax.Array]:
+def latent_statistics(means: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns mean and standard deviation of every latent over pictures, float `[Z]` each.
 
     Args:
       means: float `[..., Z]`, as pictures are encoded.
-      least: of the standard deviations; a constant latent is not blown up.
     """
     rows = means.reshape(-1, means.shape[-1])
-    return rows.mean(0), jnp.maximum(rows.std(0), least)
+    return rows.mean(0), jnp.maximum(rows.std(0), 1e-3)  # a constant latent is not blown up
 
 
 # The two kinds -----------------------------------------------------------------------------------

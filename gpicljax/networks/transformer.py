@@ -53,8 +53,6 @@ class Transformer(nn.Module):
         they are masked, positions start after them, and their outputs mean nothing.
       dtype: of the matrix products and the cache; None is JAX's default float type.
       dropout: rate.
-      remat: whether the backward pass computes each layer's insides again.
-      unrolled: layers per round of the loop over them; compile time grows with it.
       implementation: of the attention.
 
     Source: appendix A.1 of the GPICL paper.
@@ -73,22 +71,18 @@ class Transformer(nn.Module):
     lead: int = 0
     dtype: Any = None
     dropout: float = 0.0
-    remat: bool = False
-    unrolled: int = 1
     implementation: Implementation = "auto"
     reads_none = True  # see `contract.as_network`
 
     def setup(self) -> None:
         """The layers, their parameters stacked along a first axis, and the norm."""
         _check(self)
-        block = nn.remat(Block, prevent_cse=False) if self.remat else Block
         self.blocks = nn.scan(
-            block,
+            Block,
             variable_axes={"params": 0},
             split_rngs={"params": True, "dropout": True},
             in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
             length=self.layers,
-            unroll=self.unrolled,
         )(
             width=self.width,
             heads=self.heads,
@@ -231,7 +225,7 @@ class Transformer(nn.Module):
 def _check(trunk: Transformer) -> None:
     divides = trunk.heads >= 1 and trunk.width % (2 * trunk.heads) == 0
     check(divides, "width", trunk.width, f"a multiple of 2 x heads, with heads = {trunk.heads}")
-    for name in ("layers", "heads", "capacity", "window", "tokens_per_step", "unrolled"):
+    for name in ("layers", "heads", "capacity", "window", "tokens_per_step"):
         check_at_least(1, **{name: getattr(trunk, name)})
     count = trunk.tokens_per_step
     check_at_least(count, capacity=trunk.capacity)

@@ -18,7 +18,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import check
 from gpicljax.runs.distributed import all_agree, is_main, log_once, on_main
 from gpicljax.storage.leaves import (
     Spec,
@@ -35,6 +35,8 @@ from gpicljax.storage.patience import Patience, in_a_line
 
 T = TypeVar("T")
 DAMAGED = "damaged"
+MOST_STEPS = 2
+"""Steps that stay on disk, so that there is one to fall back to."""
 _INDEX = "manifest.ocdbt"
 """File that Orbax writes last, by which arrays are found."""
 ARRAYS = "default"
@@ -66,26 +68,19 @@ class Checkpointer:
 
     Args:
       directory: the folder; made if absent. Steps that were never finished are removed from it.
-      max_to_keep: how many steps stay on disk; 2 or more, so that there is one to fall back to.
       patience: how many failures of `save` in a row, and for how long, before it raises.
       report: where messages go, in process 0.
-
-    Raises:
-      ValueError: if `max_to_keep` < 2.
     """
 
     def __init__(
         self,
         directory: str | Path,
         *,
-        max_to_keep: int = 2,
         patience: Patience | None = None,
         report: Callable[[str], None] = log_once,
     ) -> None:
         """Opens the folder; see the class."""
-        check_at_least(2, max_to_keep=max_to_keep)
         self.directory = Path(directory).absolute()
-        self._max_to_keep = max_to_keep
         self._patience = patience or Patience()
         self._report = report
         # Not Orbax's CheckpointManager: its processes meet in barriers of their own, where those
@@ -191,7 +186,7 @@ class Checkpointer:
             if not (arrays / _INDEX).is_file():
                 raise OSError(f"{arrays} has no {_INDEX}: its parts were not joined")
             write_manifest(folder, {"step": step, "leaves": specs})
-            for old in self._steps()[: -self._max_to_keep]:
+            for old in self._steps()[:-MOST_STEPS]:
                 # Without its manifest it counts as unfinished, should this be interrupted.
                 (self.directory / str(old) / MANIFEST).unlink()
                 shutil.rmtree(self.directory / str(old), ignore_errors=True)

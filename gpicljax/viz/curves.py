@@ -217,12 +217,10 @@ def results_bars(
     *,
     samples: Sequence[ArrayLike] | None = None,
     reference: float | None = 0.5,
-    reference_name: str = "chance",
     highlight: Collection[str] = (),
     xlabel: str = "",
     title: str | None = None,
     percent: bool = True,
-    xlim: Limits = (None, None),
 ) -> "Figure":
     """Agents compared: one horizontal bar each, its interval, its seeds, and a reference line.
 
@@ -232,13 +230,11 @@ def results_bars(
       lows: `float[N]`, lower ends of the intervals; NaN for none.
       highs: `float[N]`, upper ends.
       samples: the seeds behind each mean, N arrays, drawn as dots; or none.
-      reference: level of the vertical line (0.5: the chance level of a yes-or-no game), or None.
-      reference_name: what the line stands for.
+      reference: the level of chance, a vertical line (0.5 in a yes-or-no game), or None.
       highlight: names to be drawn in colour; all, if empty.
       xlabel: name of the horizontal axis.
       title: title, or none.
-      percent: show fractions as per cent; the axis then runs from 0 to 1 unless `xlim` says more.
-      xlim: horizontal limits; None leaves an end to the data.
+      percent: show fractions as per cent; the axis then runs from 0 to 1.
 
     Returns:
       A matplotlib figure with one axes.
@@ -274,10 +270,8 @@ def results_bars(
         if samples is not None:
             _draw_seeds(axes, row, np.asarray(samples[row], np.float64).ravel())
     style.name_rows(axes, names, style.BODY)
-    left, right = xlim
-    axes.set_xlim(
-        0.0 if left is None and percent else left, 1.0 if right is None and percent else right
-    )
+    if percent:
+        axes.set_xlim(0.0, 1.0)
     for row in rows:
         axes.annotate(
             style.number(float(mean[row]), percent) if np.isfinite(mean[row]) else "no data",
@@ -293,7 +287,7 @@ def results_bars(
     if reference is not None:
         axes.axvline(reference, color=style.INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=6)
         axes.annotate(
-            reference_name,
+            "chance",
             xy=(reference, 1.0),
             xycoords=axes.get_xaxis_transform(),
             xytext=(0, 3),

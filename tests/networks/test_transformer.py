@@ -319,16 +319,12 @@ def test_dtypes_and_options_change_rounding_only():
         assert logits.dtype == jnp.float32
         return nn.log_softmax(logits)[..., 0].mean()
 
-    def gradient(base):
-        return jax.jit(jax.value_and_grad(partial(loss, base)))(params)
-
-    expected = gradient(base)
-    assert_close(gradient(base.clone(remat=True)), expected)
+    expected = jax.jit(partial(loss, base))(params)
     rounded = jax.jit(partial(loss, base.clone(dtype=jnp.bfloat16)))(params)
-    assert 0 < abs(rounded - expected[0]) < 0.02
+    assert 0 < abs(rounded - expected) < 0.02
     # Dropout needs a key; without one, nothing is dropped.
     dropping = jax.jit(partial(loss, base.clone(dropout=0.5)))
-    assert_close(dropping(params), expected[0])
+    assert_close(dropping(params), expected)
     drops = [dropping(params, {"dropout": jax.random.key(i)}) for i in (1, 1, 2)]
     assert drops[0] == drops[1] != drops[2]
 

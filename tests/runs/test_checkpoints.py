@@ -247,11 +247,6 @@ def test_the_operating_system_refuses_to_write(tmp_path, child_environment):
     assert not list(Path(tmp_path).glob("*tmp*"))
 
 
-def test_arguments():
-    with pytest.raises(ValueError, match="max_to_keep: got 1"):
-        Checkpointer("x", max_to_keep=1)
-
-
 @pytest.mark.parametrize("name", ["[1]", "a[b", "{2}", "a*b", "a**b", "a?b", "a%20b", "[a] runs"])
 def test_a_folder_may_have_any_name(name, tmp_path):
     """Its name is no pattern, and what was saved can be read."""

@@ -249,9 +249,9 @@ def draw_trials(outcome: RunResult, distribution: str, words: str) -> list[str]:
     return notes
 
 
-def _thin_out(values: np.ndarray, most: int = 8) -> np.ndarray:
-    """Returns at most so many of the values, from the first to the last."""
-    return values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
+def _thin_out(values: np.ndarray) -> np.ndarray:
+    """Returns at most eight of the values, from the first to the last."""
+    return values[np.unique(np.linspace(0, len(values) - 1, 8).round().astype(int))]
 
 
 # Figures -----------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ ONE = completion_times([[1]], [1])
         (lambda: hint_gain(completion_times([[1, 2]], [2]), ONE), "synonyms: got"),
         (lambda: hint_gain(ONE, ONE), "at least two runs"),
         (lambda: hint_gain(ONE, ONE, reference=(1, 0)), r"reference: got \(1, 0\)"),
-        (lambda: forgetting([[1.0]]), "skill: got"),
+        (lambda: forgetting([[1.0]], [0.0]), "skill: got"),
         (lambda: retention(ONE, completion_times([[1, 2]], [2])), "second: got"),
         (lambda: retention(completion_times([[1, 2]], [2]), ONE), "first: got"),
         (lambda: retention(ONE, ONE, margin=0.9), "margin: got 0.9"),

@@ -17,7 +17,6 @@ import numpy as np
 
 from gpicljax.checks import refusal
 
-LONGEST_WORD = 15
 JOINTS = "-#,"
 """Separators of a word's letters in micro9.3."""
 FREQUENT = 200

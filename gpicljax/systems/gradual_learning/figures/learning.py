@@ -23,7 +23,6 @@ def efficiency_figure(
     tasks: Sequence[str],
     *,
     reference: ArrayLike | None = None,
-    reference_name: str = "oracle",
     title: str | None = None,
 ) -> "Figure":
     """Draws Figure A: the steps of each task of a sequence, from top to bottom.
@@ -34,8 +33,7 @@ def efficiency_figure(
     Args:
       agents: results of `efficiency`, by agent.
       tasks: names of the n tasks.
-      reference: `float[n]`, steps of an agent that knows the tasks, drawn as a line; or none.
-      reference_name: name of that line.
+      reference: `float[n]`, steps of an oracle, drawn as a line; or none.
       title: title, or none.
 
     Returns:
@@ -71,7 +69,7 @@ def efficiency_figure(
             color=style.MUTED,
             linewidth=1.0,
             linestyle=(0, (4, 3)),
-            label=reference_name,
+            label="oracle",
         )
     for (name, agent), colour in zip(agents.items(), style.colours(len(agents)), strict=True):
         whole = agent.cleared >= 0.5
@@ -139,14 +137,11 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
     return figure
 
 
-def prerequisites_figure(
-    requires: Mapping[str, Sequence[str]], *, title: str | None = None
-) -> "Figure":
+def prerequisites_figure(requires: Mapping[str, Sequence[str]]) -> "Figure":
     """Draws a graph of prerequisites: every task below all that it builds on.
 
     Args:
       requires: by task, what it builds on directly.
-      title: title, or none.
 
     Returns:
       A matplotlib figure.
@@ -169,8 +164,7 @@ def prerequisites_figure(
         placed = style.spread(np.array(targets, float), 1.0, 0.0, float(len(order)))
         across.update(zip(names, placed, strict=True))
     left, right = min(across.values()) - 0.6, max(across.values()) + 0.6
-    height = 0.6 + 0.36 * len(levels) + (0.25 if title else 0)
-    figure = style.new_figure(max(0.9 * (right - left), 3.0), height)
+    figure = style.new_figure(max(0.9 * (right - left), 3.0), 0.6 + 0.36 * len(levels))
     axes = figure.add_subplot()
     axes.set_axis_off()
     for name, needed in requires.items():
@@ -196,7 +190,6 @@ def prerequisites_figure(
         )
     axes.set_xlim(left, right)
     axes.set_ylim(len(levels) - 0.4, -0.6)
-    style.title_figure(figure, title)
     return figure
 
 

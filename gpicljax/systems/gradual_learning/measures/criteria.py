@@ -365,11 +365,7 @@ class Retention:
 
 
 def retention(
-    first: CompletionTimes,
-    second: CompletionTimes,
-    *,
-    margin: float = MARGIN,
-    confidence: float = 0.95,
+    first: CompletionTimes, second: CompletionTimes, *, margin: float = MARGIN
 ) -> Retention:
     """Compares how long a task takes the first time and once more, after others were learnt.
 
@@ -378,10 +374,9 @@ def retention(
       second: `[R, 1]`, once more, by the agent as it was later in the same run. A run that does not
         clear it counts with its steps, and at least with `margin` times those of the first time.
       margin: allowed multiple of the steps of the first time, at least 1.
-      confidence: coverage of the interval, in (0, 1).
 
     Returns:
-      Geometric mean of the runs' ratios, with its t-interval.
+      Geometric mean of the runs' ratios, with its t-interval of 95 %.
 
     Raises:
       ValueError: if the shapes differ, there is more than one task, or the margin is below 1.
@@ -408,7 +403,7 @@ def retention(
     second_steps = np.where(lost, np.maximum(second_steps, margin * first_steps), second_steps)
     ratio = low = high = float("nan")
     if runs.any():
-        logs = mean_interval(np.log(first_steps / second_steps), confidence)
+        logs = mean_interval(np.log(first_steps / second_steps))
         ratio, low, high = (float(np.exp(x)) for x in (logs.mean, logs.low, logs.high))
     return Retention(ratio, low, high, int(runs.sum()), int(lost.sum()), margin)
 
@@ -419,8 +414,7 @@ class Forgetting(NamedTuple):
     Attributes:
       backward: mean change of a task's skill from when it was learnt to the sequence's end.
       forgetting: mean of the best skill ever reached after learning it, less that at the end.
-      forward: mean skill in a task just before it is learnt, less that before the first task; NaN
-        if the latter is not given.
+      forward: mean skill in a task just before it is learnt, less that before the first task.
     """
 
     backward: float
@@ -428,7 +422,7 @@ class Forgetting(NamedTuple):
     forward: float
 
 
-def forgetting(skill: ArrayLike, untaught: ArrayLike | None = None) -> Forgetting:
+def forgetting(skill: ArrayLike, untaught: ArrayLike) -> Forgetting:
     """Sums up a matrix of skills.
 
     Args:
@@ -454,11 +448,9 @@ def forgetting(skill: ArrayLike, untaught: ArrayLike | None = None) -> Forgettin
     tasks = len(table)
     learnt, end = np.diag(table)[:-1], table[-1, :-1]
     best = np.array([table[i:-1, i].max() for i in range(tasks - 1)])
-    forward = float("nan")
-    if untaught is not None:
-        start = np.asarray(untaught, float)
-        check_array(start.shape == (tasks,), "untaught", start, f"float[{tasks}]")
-        forward = float(np.mean(np.diag(table, 1) - start[1:]))
+    start = np.asarray(untaught, float)
+    check_array(start.shape == (tasks,), "untaught", start, f"float[{tasks}]")
+    forward = float(np.mean(np.diag(table, 1) - start[1:]))
     return Forgetting(float(np.mean(end - learnt)), float(np.mean(best - end)), forward)
 
 

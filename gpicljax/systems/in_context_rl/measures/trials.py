@@ -263,9 +263,7 @@ def _measure(
     )
 
 
-def normalised_score(
-    values: ArrayTree, random: Any, oracle: Any, confidence: float = 0.95
-) -> Interval:
+def normalised_score(values: ArrayTree, random: Any, oracle: Any) -> Interval:
     """Returns a score on the scale on which random play is 0 and an oracle 1, with its interval.
 
     The ratio of mean gains, not the mean of ratios: a task on which nothing is to be gained does
@@ -275,7 +273,6 @@ def normalised_score(
       values: float `[N]`, such as `total_return` or `goals`.
       random: values of random play.
       oracle: values of an agent that knows the task.
-      confidence: coverage of the interval.
 
     Returns:
       The score, with a bootstrap interval over tasks; its `std` is NaN. Trials without a value are
@@ -303,7 +300,7 @@ def normalised_score(
     nan = float("nan")
     if len(gain) < 2:
         return Interval(score, nan, nan, nan, len(gain))
-    _, low_end, high_end = ratio_interval(gain, most, confidence=confidence)
+    _, low_end, high_end = ratio_interval(gain, most)
     return Interval(score, nan, low_end, high_end, len(gain))
 
 
@@ -340,7 +337,7 @@ def scaled_score(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Inter
     return normalised_score(values, low, high) if better else Interval(nan, nan, nan, nan, 0)
 
 
-def summarise_measures(measures: TrialMeasures, confidence: float = 0.95) -> Mapping[str, Interval]:
+def summarise_measures(measures: TrialMeasures) -> Mapping[str, Interval]:
     """Returns every measure's mean over trials with its t-interval, by name.
 
     Trials without a value are left out; a measure that none has is not there.
@@ -356,5 +353,5 @@ def summarise_measures(measures: TrialMeasures, confidence: float = 0.95) -> Map
         x = np.asarray(value, np.float64)
         x = x[np.isfinite(x)]
         if x.size:
-            table[name] = mean_interval(x, confidence)
+            table[name] = mean_interval(x)
     return table

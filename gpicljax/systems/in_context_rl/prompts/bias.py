@@ -78,7 +78,6 @@ def first_questions(
     actions: Discrete,
     limit: int,
     explanation: str | None = None,
-    start: int = 0,
 ) -> Iterator[tuple[int | None, bool, list[Message]]]:
     """Yields the first question of a trial in all variants.
 
@@ -86,7 +85,7 @@ def first_questions(
       The example (an action, or None), whether the list runs backwards, and the messages.
     """
     session = TrialSession(settings, observations, actions, limit, explanation)
-    session.begin(start)
+    session.begin(0)
     names = [str(action) for action in range(actions.n)]
     form, listed = answer_form(actions), ", ".join(names)
     for example in (None, *range(actions.n)):

@@ -323,20 +323,17 @@ class _TrialTable:
         return f"paid {pay(self._sums[pair] / self._counts[pair])} on average"
 
 
-def ucb1_parts(
-    count: int, total_paid: float, total: int, exploration: float = 2.0
-) -> tuple[float, float]:
+def ucb1_parts(count: int, total_paid: float, total: int) -> tuple[float, float]:
     """Returns the two parts of UCB1's index of an arm, as `agents.bandits.ucb1` adds them.
 
     Args:
       count: pulls of the arm.
       total_paid: sum of their rewards.
       total: pulls of all arms.
-      exploration: see `ucb1`.
 
     Returns:
       The mean payment, 0 without a pull; and the bonus, infinite without one.
     """
     if count == 0:
         return 0.0, math.inf
-    return total_paid / count, math.sqrt(exploration * math.log(total) / count)
+    return total_paid / count, math.sqrt(2.0 * math.log(total) / count)

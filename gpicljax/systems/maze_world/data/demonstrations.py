@@ -412,12 +412,7 @@ def frames(env: MazeWorld, task: Task, episode: MazeTrajectory) -> Any:
 
 
 def advice(
-    key: jax.Array,
-    env: MazeWorld,
-    task: Task,
-    states: State,
-    probability: float = 1.0,
-    rule: Rule = "default",
+    key: jax.Array, env: MazeWorld, task: Task, states: State
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the actions of a privileged agent along a trajectory, and the cells that it
     remembers.
@@ -427,13 +422,11 @@ def advice(
       env: the environment, whose `exposed` says what the agent sees.
       task: the task.
       states: leaves `[T, ...]`, such as those of `states_of`.
-      probability: p(STM -> LTM).
-      rule: by which it chooses.
 
     Returns:
       Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
     """
-    agent = privileged_agent(env, probability, rule)
+    agent = privileged_agent(env, probability=1.0)
     batched_task = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
 
     def step(carry: ArrayTree, inputs: Any) -> tuple[Any, Any]:

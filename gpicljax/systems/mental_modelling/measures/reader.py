@@ -100,11 +100,7 @@ class TrainedReader(NamedTuple):
 
 
 def train_reader(
-    key: jax.Array,
-    episodes: Episodes,
-    settings: ReaderSettings | None = None,
-    *,
-    decimals: int = 4,
+    key: jax.Array, episodes: Episodes, settings: ReaderSettings | None = None
 ) -> TrainedReader:
     """Trains a reader on the episodes of many agents in one task.
 
@@ -112,7 +108,6 @@ def train_reader(
       key: a typed key.
       episodes: of other agents than those it is to be asked about.
       settings: size and training.
-      decimals: to which everything is rounded, as in the queries to come.
 
     Example:
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
@@ -123,7 +118,7 @@ def train_reader(
       >>> reader_answers(reader, build_queries(walk, "next_state", history=1)).values.shape
       (3, 1)
     """
-    return train_readers([key], episodes, settings, decimals=decimals)[0]
+    return train_readers([key], episodes, settings)[0]
 
 
 def train_readers(

@@ -127,21 +127,17 @@ def right_by_history(
     question: Question,
     *,
     length: int = 41,
-    most: int = 200,
-    decimals: int = 4,
 ) -> np.ndarray:
     """Right or wrong in every size of history: what `evaluation.icl_profile` reads.
 
-    The same steps are asked about in all of them, so that what is seen is the history's and not the
-    time's in the episode.
+    The same steps, at most 200, are asked about in all of them, so that what is seen is the
+    history's and not the time's in the episode.
 
     Args:
       answer: `Queries -> Answers`, the method that answers.
       episodes: those that are too short are left out.
       question: what is asked.
       length: L; histories have 0 to L - 1 steps.
-      most: queries, at most; drawn.
-      decimals: see `build_queries`.
 
     Returns:
       float `[N, L]`.
@@ -162,10 +158,8 @@ def right_by_history(
     check(bool(long.any()), "length", length, f"up to {ends.max()}, of the longest episode")
     long_episodes, columns = take_episodes(episodes, long), []
     for history in range(length):
-        queries = build_queries(
-            long_episodes, question, history=history, first=length - 1, decimals=decimals
-        )
-        queries = pick_queries(queries, most)
+        queries = build_queries(long_episodes, question, history=history, first=length - 1)
+        queries = pick_queries(queries, 200)
         columns.append(score_answers(queries, answer(queries)).right)
     return np.stack(columns, 1).astype(float)
 

@@ -226,7 +226,6 @@ def continued_by_counting(
     order: int,
     vocab_size: int,
     temperature: float,
-    seed: int = 0,
 ) -> NDArray[np.int64]:
     """Continues prompts int `[N, T]` as the `adaptive_ngram` expects, which goes on counting.
 
@@ -236,12 +235,11 @@ def continued_by_counting(
       order: of the n-gram.
       vocab_size: V.
       temperature: the chances are raised to the power of 1 / temperature.
-      seed: of the draws.
 
     Returns:
       `int64[N, length]`.
     """
-    draw, total = np.random.default_rng(seed), prompts.shape[1]
+    draw, total = np.random.default_rng(0), prompts.shape[1]
     texts = np.concatenate([prompts, np.zeros((len(prompts), length), np.int64)], axis=1)
     for text in texts:
         for t in range(total, total + length):

@@ -23,7 +23,7 @@ from gpicljax.vector import VectorEnv
 
 
 class Games(NamedTuple):
-    """The games of `N = num_envs * episodes_per_env` episodes, by position in their episode.
+    """The games of N episodes, by position in their episode.
 
     Attributes:
       valid: `bool[N, G]`, the game was played.
@@ -69,10 +69,9 @@ def play_games(
     *,
     max_games: int,
     max_steps: int,
-    episodes_per_env: int = 1,
     env_params: ArrayTree = None,
 ) -> Games:
-    """Plays a fixed number of episodes on every instance and records each game's outcome.
+    """Plays an episode on every instance and records each game's outcome.
 
     The number per instance is fixed, so long episodes count as often as they occur.
 
@@ -83,7 +82,6 @@ def play_games(
       params: its parameters.
       max_games: G.
       max_steps: longest episode; the loop ends when all episodes have.
-      episodes_per_env: episodes of each instance.
       env_params: distribution over tasks; the batch's own if None.
 
     Returns:
@@ -110,7 +108,6 @@ def play_games(
         params,
         start_rollout(key, vec, agent, env_params),
         max_steps=max_steps,
-        trials=episodes_per_env,
         keep=outcome,
         slot=game,
         slots=max_games,

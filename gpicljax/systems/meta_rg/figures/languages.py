@@ -96,8 +96,6 @@ def languages_film(
     vocab_size: int,
     *,
     titles: Sequence[str],
-    frames_per_second: float = 2.0,
-    most_pixels: int = 640,
 ) -> bytes:
     """Films how a speaker's messages for the same meanings change, drawn as in `languages_figure`.
 
@@ -106,15 +104,12 @@ def languages_film(
       meanings: `int[M, N_dim]`, 0-based values.
       vocab_size: number of tokens besides 0.
       titles: T titles, one over each frame.
-      frames_per_second: speed, at most 50.
-      most_pixels: larger frames are reduced until neither side exceeds this.
 
     Returns:
       The content of an animated GIF with a frame for each moment.
 
     Raises:
-      ValueError: if messages, meanings and titles do not belong together, or a number is out of
-        range.
+      ValueError: if messages, meanings and titles do not belong together.
 
     Example:
       >>> import itertools
@@ -133,4 +128,4 @@ def languages_film(
         for spoken, title in zip(moments, titles, strict=True)
     )
     frames = np.stack([style.figure_pixels(figure) for figure in figures])
-    return animation(frames, frames_per_second=frames_per_second, most_pixels=most_pixels)
+    return animation(frames, frames_per_second=2.0, most_pixels=640)

@@ -1,9 +1,11 @@
 """Planning on a map of what was seen where: shortest ways to what a model wants to reach.
 
-Each pose that was seen has two scores, products of what the model attends to now and of the latent
-stored there: what it is worth to be there, and what it is worth to go on from there to a cell not
-entered yet. Ways between cells that were entered cost a learnt price a cell. What is worth what is
-learnt; that ways are made of cells next to each other is built in.
+Latents have scores, products of what the model attends to now and of the latent: what it is worth
+to be where it was seen; to go on from there to a new cell; to go on to a cell that was entered
+before (a landmark does not show to an agent inside its cell); and to turn right or left in the next
+cell and go on there (what is beside an agent does not show either). Ways between cells that were
+entered cost a learnt price a cell. What is worth what is learnt; that ways are made of cells next
+to each other is built in.
 """
 
 from __future__ import annotations
@@ -25,17 +27,23 @@ NEVER = -50.0
 CLIP = 3.0
 
 
+HERE, EXPLORE, ENTER = range(3)
+"""Ends of ways: in a cell; in the cell ahead, entered for the first time, or again."""
+
+
 class Worth(NamedTuple):
-    """Worth of poses and of steps; float `[N, X, Y, 4]` unless stated.
+    """Worth of the ends of ways; float `[N, X, Y, 4]` unless stated; `NEVER` where none can end.
 
     Attributes:
       here: of being in a cell, by the heading in which it was seen.
-      ahead: of entering the cell ahead for the first time.
+      explore: of entering the cell ahead for the first time.
+      enter: of entering it again.
       price: `[]`, of one cell.
     """
 
     here: jax.Array
-    ahead: jax.Array
+    explore: jax.Array
+    enter: jax.Array
     price: jax.Array
 
 
@@ -53,35 +61,34 @@ class Ways(NamedTuple):
 
     Attributes:
       goal: `int32`, the pose at its end.
-      is_ahead: `bool`, whether it ends in the cell ahead of that pose, entered for the first time.
+      end: `int32`, `HERE`, `EXPLORE` or `ENTER`.
       cells: `int32`, its length between cells that were entered.
       exists: `bool`, whether there is one.
     """
 
     goal: jax.Array
-    is_ahead: jax.Array
+    end: jax.Array
     cells: jax.Array
     exists: jax.Array
 
 
 def best_ways(
-    worth: Worth, is_seen: jax.Array, is_blocked: jax.Array, place: jax.Array, sweeps: int
+    worth: Worth, entered: jax.Array, is_blocked: jax.Array, place: jax.Array, sweeps: int
 ) -> Ways:
     """Returns the best ways from a place by value iteration; without gradients.
 
     Args:
       worth: see `Worth`.
-      is_seen: `bool[N, X, Y, 4]`, poses with something stored.
+      entered: `bool[N, X, Y]`, cells that were entered.
       is_blocked: `bool[N, X, Y, 4]`, poses ahead of which something was in the way.
       place: `int32[N]`, a pose in the cell that ways leave.
       sweeps: of value iteration: cells of the longest way.
     """
-    side = is_seen.shape[1]
-    entered = is_seen.any(-1)
+    side = entered.shape[1]
     is_way = neighbours(entered, False) & entered[..., None]
     is_frontier = entered[..., None] & ~is_way & ~is_blocked
-    ahead = jnp.where(is_frontier, worth.ahead, NEVER)
-    here = jnp.where(is_seen, worth.here, NEVER)
+    ahead = jnp.where(is_frontier, worth.explore, jnp.where(is_way, worth.enter, NEVER))
+    here = jnp.where(entered[..., None], worth.here, NEVER)
     start = jnp.maximum(here.max(-1), ahead.max(-1))
 
     def ways(values: jax.Array) -> jax.Array:
@@ -91,37 +98,36 @@ def best_ways(
         return jnp.maximum(start, ways(values).max(-1)), None
 
     values, _ = jax.lax.scan(sweep, start, None, length=sweeps)
-    # Everything below is asked for few cells: those on four ways.
-    rows = jnp.arange(len(place))[:, None]
-    flat = {
-        name: x.reshape(len(place), side * side, -1)
-        for name, x in (
-            ("ways", ways(values)),
-            ("here", here),
-            ("ahead", ahead),
-            ("is_way", is_way),
-            ("is_frontier", is_frontier),
-            ("goes_on", values > start),
-        )
-    }
-    steps = jnp.asarray(HEADINGS @ np.array([side, 1]), jnp.int32)
+    # What follows is computed for few cells: those on four ways.
+    rows, headings = jnp.arange(len(place))[:, None], jnp.arange(4)
+    onward, here, ahead, is_way, is_frontier, goes_on = (
+        x.reshape(len(place), side * side, -1)
+        for x in (ways(values), here, ahead, is_way, is_frontier, values > start)
+    )
+    strides = jnp.asarray(HEADINGS @ np.array([side, 1]), jnp.int32)
 
     def walk(state: tuple[jax.Array, jax.Array], _: None) -> tuple[Any, None]:
         cell, cells = state
-        goes_on = flat["goes_on"][rows, cell, 0]
-        onward = cell + steps[flat["ways"][rows, cell].argmax(-1)]
-        return (jnp.where(goes_on, onward, cell), cells + goes_on), None
+        goes = goes_on[rows, cell, 0]
+        then = cell + strides[onward[rows, cell].argmax(-1)]
+        return (jnp.where(goes, then, cell), cells + goes), None
 
-    origin, headings = place[:, None] // 4, jnp.arange(4)
-    leads = flat["is_way"][rows, origin, headings]
-    first = jnp.where(leads, origin + steps, origin)
+    origin = place[:, None] // 4
+    leads = onward[rows, origin, headings] > ahead[rows, origin, headings]
+    first = jnp.where(leads, origin + strides, origin)
     (last, cells), _ = jax.lax.scan(walk, (first, leads.astype(jnp.int32)), None, length=sweeps)
-    ends_here, ends_ahead = flat["here"][rows, last], flat["ahead"][rows, last]
-    is_ahead = ends_ahead.max(-1) > ends_here.max(-1)
+    ends_here, ends_ahead = here[rows, last], ahead[rows, last]
+    is_ahead = ~leads | (ends_ahead.max(-1) > ends_here.max(-1))
     heading = jnp.where(is_ahead, ends_ahead.argmax(-1), ends_here.argmax(-1))
-    goal = jnp.where(leads, last * 4 + heading, origin * 4 + headings)
-    exists = leads | flat["is_frontier"][rows, origin, headings]
-    return Ways(goal, is_ahead | ~leads, jnp.where(leads, cells, 0), exists)
+    cell, heading = jnp.where(leads, last, origin), jnp.where(leads, heading, headings)
+    end = jnp.where(is_frontier[rows, cell, heading], EXPLORE, ENTER)
+    exists = (is_way | is_frontier)[rows, origin, headings]
+    return Ways(
+        cell * 4 + heading,
+        jnp.where(is_ahead, end, HERE),
+        jnp.where(leads, cells, 0),
+        exists,
+    )
 
 
 class MapPlanner(nn.Module):
@@ -146,45 +152,56 @@ class MapPlanner(nn.Module):
           latents: float `[S, B, Z]`, those that are stored at some step.
           trace: the map at each step; its `row` is an index into `latents`.
         """
-        steps, batch, places = trace.row.shape
+        steps, batch, _ = trace.row.shape
         keys = nn.gelu(dense(self.width)(latents)).transpose(1, 2, 0)
         keys = jnp.pad(keys, ((0, 0), (0, 1), (0, 0)), constant_values=1.0)
-        here, ahead = (
-            (dense(self.width + 1, name=name)(features).swapaxes(0, 1) @ keys).swapaxes(0, 1)
+        scores = {
+            name: (dense(self.width + 1, name=name)(features).swapaxes(0, 1) @ keys).swapaxes(0, 1)
             / np.sqrt(self.width)
-            for name in ("here", "ahead")
-        )
+            for name in ("here", "explore", "enter", "right", "left")
+        }
         starts = {"unseen": 0.0, "price": -1.0, "sharpness": 1.0, "turn": -1.0}
         unseen, price, sharpness, turn = (
             self.param(name, nn.initializers.constant(value), (), default_float())
             for name, value in starts.items()
         )
         price, turn = jax.nn.softplus(price), jax.nn.softplus(turn)
-        is_seen, row = trace.row >= 0, jnp.maximum(trace.row, 0)
         side = 2 * self.radius + 1
 
         def shaped(x: jax.Array) -> jax.Array:
             return x.reshape(steps * batch, side, side, 4)
 
-        def pick(scores: jax.Array, row: jax.Array) -> jax.Array:
-            return jnp.take_along_axis(scores, row, axis=-1)
+        def pick(values: jax.Array, index: jax.Array) -> jax.Array:
+            return jnp.take_along_axis(values, index, axis=-1)
 
-        fixed_here, fixed_ahead, fixed_unseen, fixed_price = jax.lax.stop_gradient(
-            (here, ahead, unseen, price)
-        )
-        worth = Worth(
-            shaped(pick(fixed_here, row)),
-            shaped(jnp.where(is_seen, pick(fixed_ahead, row), fixed_unseen)),
-            fixed_price,
-        )
-        maps = shaped(is_seen), shaped(trace.is_blocked)
+        # Rows of the latents that tell what is ahead: seen in that pose, or beside another.
+        row = shaped(trace.row)
+        sources = {"explore": row, "right": beside(row, 1), "left": beside(row, -1)}
+        fixed = jax.lax.stop_gradient(scores)
+        worths = {
+            name: worth_of_rows(fixed[name], source)
+            for name, source in (("here", row), ("enter", row), *sources.items())
+        }
+        explore = jax.lax.stop_gradient(unseen)
+        for name in ("left", "right", "explore"):
+            explore = jnp.where(sources[name] >= 0, worths[name], explore)
+        fixed_price = jax.lax.stop_gradient(price)
+        worth = Worth(worths["here"], explore, worths["enter"], fixed_price)
+        entered = (row >= 0).any(-1)
         place = trace.place.reshape(-1)
-        ways = best_ways(worth, *maps, place, self.sweeps)
-        # The gradient of what the best way is worth is that of its goal and of its length.
-        goal, is_ahead, cells, exists = (x.reshape(steps, batch, 4) for x in ways)
-        is_known, at_goal = pick(is_seen, goal), pick(row, goal)
-        entering = jnp.where(is_known, pick(ahead, at_goal), unseen)
-        value = jnp.where(is_ahead, entering, pick(here, at_goal)) - price * cells
+        ways = best_ways(worth, entered, shaped(trace.is_blocked), place, self.sweeps)
+        # The gradient of what the best way is worth is that of its end and of its length.
+        goal, end, cells, exists = (x.reshape(steps, batch, 4) for x in ways)
+        ends = {
+            name: pick(source.reshape(steps, batch, -1), goal) for name, source in sources.items()
+        }
+        value = unseen
+        for name in ("left", "right", "explore"):
+            known = pick(scores[name], jnp.maximum(ends[name], 0))
+            value = jnp.where(ends[name] >= 0, known, value)
+        again = jnp.maximum(ends["explore"], 0)
+        value = jnp.where(end == ENTER, pick(scores["enter"], again), value)
+        value = jnp.where(end == HERE, pick(scores["here"], again), value) - price * cells
         value = jnp.where(exists, value, NEVER)
         turned = (trace.place[..., None] + np.arange(4)) % 4
         front, right, behind, left = jnp.moveaxis(pick(value, turned), -1, 0)
@@ -192,3 +209,26 @@ class MapPlanner(nn.Module):
         moves = jnp.stack([stay, left - turn, right - turn, behind, front], axis=-1)
         best = moves.max(-1, keepdims=True)
         return jnp.exp(sharpness) * jnp.maximum(moves - best, -CLIP)
+
+
+def worth_of_rows(scores: jax.Array, row: jax.Array) -> jax.Array:
+    """Returns scores `[T, B, S]` of rows `int32[T B, X, Y, 4]`; `NEVER` where there is none."""
+    steps, batch, _ = scores.shape
+    index = jnp.maximum(row, 0).reshape(steps, batch, -1)
+    taken = jnp.take_along_axis(scores, index, axis=-1).reshape(row.shape)
+    return jnp.where(row >= 0, taken, NEVER)
+
+
+def beside(row: jax.Array, turn: int) -> jax.Array:
+    """Returns the rows of latents that show what is beside the next cell, `int32[N, X, Y, 4]`.
+
+    Of a pose it is the latent seen one cell before in the heading from which `turn` quarters to the
+    right lead to the pose's; -1 where there is none.
+    """
+    side, shown = row.shape[1], []
+    padded = jnp.pad(row, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-1)
+    for heading in range(4):
+        before = (heading - turn) % 4
+        x, y = HEADINGS[before]
+        shown.append(padded[:, 1 - x : 1 - x + side, 1 - y : 1 - y + side, before])
+    return jnp.stack(shown, axis=-1)

@@ -4,28 +4,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.networks.map_planning import NEVER, Worth, best_ways, neighbours
+from gpicljax.networks.map_planning import (
+    ENTER,
+    EXPLORE,
+    HERE,
+    NEVER,
+    Worth,
+    beside,
+    best_ways,
+    neighbours,
+)
 
 SIDE, PRICE = 5, 0.25
 EAST, SOUTH, WEST, NORTH = range(4)  # by quarter of a turn: +x, +y, -x, -y
 
 
-def ways(cells, start, goal=None, frontier=None, blocked=(), sweeps=2 * SIDE):
-    """Returns the ways from a cell, leaves `[4]`, where cells were seen to the east alone."""
-    seen = np.zeros((1, SIDE, SIDE, 4), bool)
+def ways(cells, start, goal=None, frontier=None, again=None, blocked=(), sweeps=2 * SIDE):
+    """Returns the ways from a cell, leaves `[4]`, where some cells were entered."""
+    entered, barred = np.zeros((1, SIDE, SIDE), bool), np.zeros((1, SIDE, SIDE, 4), bool)
     for cell in cells:
-        seen[0, *cell, EAST] = True
-    here, ahead = np.full((2, *seen.shape), 2 * NEVER)
-    if goal is not None:
-        here[0, *goal, EAST] = 1.0
-    if frontier is not None:
-        ahead[(0, *frontier)] = 1.0
-    barred = np.zeros_like(seen)
+        entered[0, *cell] = True
     for pose in blocked:
         barred[(0, *pose)] = True
-    worth = Worth(jnp.asarray(here), jnp.asarray(ahead), jnp.asarray(PRICE))
+    worths = np.full((3, 1, SIDE, SIDE, 4), NEVER)
+    for kind, pose in enumerate((goal and (*goal, EAST), frontier, again)):
+        if pose is not None:
+            worths[(kind, 0, *pose)] = 1.0
     place = jnp.asarray([pose_number(*start, NORTH)])
-    best = best_ways(worth, jnp.asarray(seen), jnp.asarray(barred), place, sweeps)
+    worth = Worth(*jnp.asarray(worths), jnp.asarray(PRICE))
+    best = best_ways(worth, jnp.asarray(entered), jnp.asarray(barred), place, sweeps)
     return jax.tree.map(lambda x: np.asarray(x[0]), best)
 
 
@@ -45,7 +52,7 @@ def test_the_shortest_way_to_the_goal_is_found():
     ):
         way = ways(BEND, start, goal=(2, 2))
         assert way.exists[heading] and way.cells[heading] == cells
-        assert way.goal[heading] == pose_number(2, 2, EAST) and not way.is_ahead[heading]
+        assert way.goal[heading] == pose_number(2, 2, EAST) and way.end[heading] == HERE
 
 
 def test_ways_longer_than_the_sweeps_are_not_found():
@@ -56,18 +63,30 @@ def test_ways_longer_than_the_sweeps_are_not_found():
 def test_new_cells_are_entered_unless_something_is_in_the_way():
     pose = 2, 1, EAST
     way = ways(BEND, (0, 0), frontier=pose)
-    assert way.goal[EAST] == pose_number(*pose) and way.is_ahead[EAST] and way.cells[EAST] == 3
+    assert (
+        way.goal[EAST] == pose_number(*pose) and way.end[EAST] == EXPLORE and way.cells[EAST] == 3
+    )
     near = ways(BEND, (2, 1), frontier=pose)
     assert near.goal[EAST] == pose_number(*pose) and near.cells[EAST] == 0 and near.exists[EAST]
     barred = ways(BEND, (2, 1), frontier=pose, blocked=[pose])
     assert not barred.exists[EAST]
-    # A cell that was entered is no frontier, but a way.
-    entered = ways([*BEND, (3, 1)], (2, 1), frontier=pose)
-    assert entered.exists[EAST] and entered.cells[EAST] >= 1
+    # A cell that was entered is no frontier, but may be worth entering again.
+    entered = ways([*BEND, (3, 1)], (2, 1), frontier=pose, again=pose)
+    assert entered.exists[EAST] and entered.end[EAST] == ENTER and entered.cells[EAST] == 0
+    far = ways([*BEND, (3, 1)], (0, 0), again=pose)
+    assert far.goal[EAST] == pose_number(*pose) and far.end[EAST] == ENTER and far.cells[EAST] == 3
+
+
+def test_latents_show_what_is_beside_the_next_cell():
+    row = np.full((1, SIDE, SIDE, 4), -1)
+    row[0, 1, 2, EAST] = 7  # of the cell (2, 2) it shows what is to the south and to the north
+    right, left = (np.asarray(beside(jnp.asarray(row), turn))[0] for turn in (1, -1))
+    assert right[2, 2, SOUTH] == 7 and (right >= 0).sum() == 1
+    assert left[2, 2, NORTH] == 7 and (left >= 0).sum() == 1
 
 
 def test_neighbours_are_next_to_each_cell_in_every_heading():
     cells = jnp.arange(SIDE * SIDE).reshape(1, SIDE, SIDE)
-    beside = np.asarray(neighbours(cells, -1))[0]
-    assert beside[2, 2].tolist() == [17, 13, 7, 11]
-    assert beside[0, 0].tolist() == [5, 1, -1, -1]
+    around = np.asarray(neighbours(cells, -1))[0]
+    assert around[2, 2].tolist() == [17, 13, 7, 11]
+    assert around[0, 0].tolist() == [5, 1, -1, -1]

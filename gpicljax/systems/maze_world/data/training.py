@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 from gpicljax.agents.causal_model import Targets
 from gpicljax.agents.sequence import Sequences
+from gpicljax.checks import Rate
 from gpicljax.interface import Agent
 from gpicljax.systems.maze_world.data.demonstrations import (
     Demonstration,
@@ -22,6 +24,23 @@ from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
 
 
+@struct.dataclass
+class Weights:
+    """Weights of the losses; a loss of weight 0 is left out.
+
+    Attributes:
+      policy: L_pm, the teacher's action.
+      image: L_wm, the next picture.
+      latent: L_z, the next latents.
+      reward: of the squared error of the reward; the model is to predict it.
+    """
+
+    policy: Rate = 0.25
+    image: Rate = 0.70
+    latent: Rate = 0.05
+    reward: Rate = 0.0
+
+
 class Data(NamedTuple):
     """The sources of training sequences.
 
@@ -29,7 +48,7 @@ class Data(NamedTuple):
       params: the distribution over mazes.
       tasks: `int32[]`, mazes that are learnt from; 0 for a new one in every episode.
       window: `int32[]`, steps that the model attends to, once it has grown.
-      weights: of the losses, a pytree.
+      weights: of the losses.
       actor: parameters of the model as it was at the last log line, where it plays episodes; None
         before there is one.
       episodes: stored ones, leaves `[N, ...]`; None where new ones are made.
@@ -38,7 +57,7 @@ class Data(NamedTuple):
     params: Params
     tasks: jax.Array
     window: jax.Array
-    weights: Any
+    weights: Weights
     actor: Any = None
     episodes: Any = None
 

@@ -15,7 +15,7 @@ from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagine
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.returns import single_trial_batch
-from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.evaluation.statistics import format_interval, mean_interval, ratio_interval
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import Policy
@@ -221,3 +221,12 @@ def quarter_differences(values: np.ndarray, others: np.ndarray) -> str:
     quarters = np.array_split((values - others).astype(np.float64), 4, axis=-1)
     means = [mean_interval(x.mean(-1).reshape(-1, x.shape[-2]).mean(0)) for x in quarters]
     return " ".join(f"{x.mean:+.3f} ± {x.high - x.mean:.3f}" for x in means)
+
+
+def format_comparison(numerator: np.ndarray, denominator: np.ndarray, difference: bool) -> str:
+    """Formats the ratio of two means over the same episodes, or their difference, with an
+    interval.
+    """
+    if not difference:
+        return format_interval(*ratio_interval(numerator, denominator), ".3f")
+    return mean_interval(np.asarray(numerator, np.float64) - denominator).format("+.3f")

@@ -6,14 +6,13 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Literal
 
-from flax import struct
-
 from gpicljax.agents.causal_model import Cooling
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
-from gpicljax.checks import BelowOne, Count, Natural, Range, Rate
+from gpicljax.checks import BelowOne, Count, Natural, Range
 from gpicljax.networks.causal_model import CausalModelSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
+from gpicljax.systems.maze_world.data.training import Weights
 from gpicljax.systems.maze_world.experts.privileged import Rule
 
 Acting = Literal["drawn", "cooled", "temperature .4", "greedy"]
@@ -24,23 +23,6 @@ ACTING: dict[Acting, Cooling] = {
     "greedy": Cooling(1e-6),
 }
 """How models act in evaluations; "cooled" is the reference code's way."""
-
-
-@struct.dataclass
-class Weights:
-    """Weights of the losses; a loss of weight 0 is left out.
-
-    Attributes:
-      policy: L_pm, the teacher's action.
-      image: L_wm, the next picture.
-      latent: L_z, the next latents.
-      reward: of the squared error of the reward; the model is to predict it.
-    """
-
-    policy: Rate = 0.25
-    image: Rate = 0.70
-    latent: Rate = 0.05
-    reward: Rate = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,6 +250,19 @@ PRESETS = {
         observations=768 * 16 * 128,
         sequences=256,
         probes=True,
+    ),
+    # One whose policy plans on its map, in mazes with loops.
+    "cpu-plan": dataclasses.replace(
+        QUICK,
+        contexts=(0,),
+        growth=0.2,
+        model=dataclasses.replace(SMALL, map_memory=8, plan_sweeps=24),
+        size=11,
+        demonstration=Demonstration(length=256),
+        agent=SequenceConfig(batch_size=8, schedule="cosine"),
+        hparams=SequenceHParams(3e-3, warmup_updates=50, final_share=0.05),
+        observations=1_024 * 8 * 256,
+        marks=(1, 64, 224),
     ),
     # Figures 11, 14 and 15: one program for all numbers of mazes.
     "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=(1, 10, 100, 10_000)),

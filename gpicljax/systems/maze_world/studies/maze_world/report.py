@@ -11,7 +11,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile, log_bins
 from gpicljax.evaluation.records import ICLRecord, icl_record
-from gpicljax.evaluation.statistics import format_interval, mean_interval, ratio_interval
+from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.evaluation.tables import join_paragraphs, markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.spaces import Box
@@ -29,6 +29,7 @@ from gpicljax.systems.maze_world.figures.reconstructions import (
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
 from gpicljax.systems.maze_world.measures.models import (
+    format_comparison,
     last_quarter,
     late_means,
     quarter_differences,
@@ -114,15 +115,6 @@ class Results:
         if self.outcome.config.actions == "continuous":
             return ", ".join(f"{x:.2f}" for x in stored)
         return ("stay", "turn left", "turn right", "back", "forward")[int(stored)]
-
-
-def format_comparison(numerator: np.ndarray, denominator: np.ndarray, difference: bool) -> str:
-    """Formats the ratio of two means over the same episodes, or their difference, with an
-    interval.
-    """
-    if not difference:
-        return format_interval(*ratio_interval(numerator, denominator), ".3f")
-    return mean_interval(np.asarray(numerator, np.float64) - denominator).format("+.3f")
 
 
 def imitation_table(results: Results, name: str) -> str:

@@ -15,23 +15,27 @@ STAY, LEFT, RIGHT, BACK, FORWARD = range(5)
 RADIUS, LATENT = 3, 2
 
 
-def walk(latents, actions, hidden=(), window=UNLIMITED, **options):
-    """Follows one agent; returns the poses, and where each step led."""
-    memory, poses, wheres = empty_map(1, LATENT, RADIUS), [], []
-    for step, (latent, action) in enumerate(zip(latents, actions, strict=True)):
-        memory, where = follow(
-            memory,
-            jnp.asarray([latent], float),
-            jnp.asarray([action]),
-            jnp.asarray([step in hidden]),
-            jnp.asarray([step == 0]),
-            RADIUS,
-            window,
-            **options,
-        )
-        poses.append(memory.pose[0].tolist())
-        wheres.append(jax.tree.map(lambda x: x[0], where))
-    return poses, wheres
+@jax.jit
+def follow_all(latents, actions, hidden, window, moved=None):
+    """Follows one agent through `[T, ...]`; returns the poses, and where each step led."""
+
+    def see(memory, step):
+        latent, action, is_hidden, start = jax.tree.map(lambda x: x[None], step)
+        arguments = latent, action, is_hidden, start, RADIUS, window, moved
+        memory, where = follow(memory, *arguments)
+        return memory, jax.tree.map(lambda x: x[0], (memory.pose, where))
+
+    starts = jnp.arange(len(actions)) == 0
+    return jax.lax.scan(see, empty_map(1, LATENT, RADIUS), (latents, actions, hidden, starts))[1]
+
+
+def walk(latents, actions, hidden=(), window=UNLIMITED, moved=None):
+    """Returns the poses of one agent, and where each of its steps led."""
+    is_hidden = np.isin(np.arange(len(actions)), hidden)
+    poses, where = jax.device_get(
+        follow_all(np.array(latents, float), np.array(actions), is_hidden, window, moved)
+    )
+    return poses.tolist(), [jax.tree.map(lambda x, i=i: x[i], where) for i in range(len(poses))]
 
 
 A, B, C = (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)
@@ -71,7 +75,7 @@ def test_a_window_ends_what_the_map_remembers():
 
 
 def test_given_moves_replace_dead_reckoning():
-    moved = jnp.ones(1, bool)
+    moved = np.ones(1, bool)
     assert walk([A, A], [-1, FORWARD], moved=moved)[0] == [[0, 0, 0], [1, 0, 0]]
     assert walk([A, B], [-1, FORWARD], moved=~moved)[0] == [[0, 0, 0], [0, 0, 0]]
 
@@ -110,9 +114,10 @@ def test_imagined_latents_are_not_kept_and_free_cells_are_entered():
 
 @pytest.mark.parametrize("longest", [1, 12])
 def test_spans_and_pauses_have_their_lengths(longest):
-    hidden = np.asarray(draw_spans(jax.random.key(0), 4_000, longest))
+    spans = jax.jit(draw_spans, static_argnums=(1, 2))
+    hidden = np.asarray(spans(jax.random.key(0), 4_000, longest))
     edges = np.flatnonzero(np.diff(hidden)) + 1
     lengths = np.diff(edges)
-    spans, pauses = lengths[::2], lengths[1::2]
-    assert not hidden[0] and set(spans) == set(range(1, longest + 1))
-    assert abs(spans.mean() - (longest + 1) / 2) < 0.6 and 12 < pauses.mean() < 18
+    hidden_spans, pauses = lengths[::2], lengths[1::2]
+    assert not hidden[0] and set(hidden_spans) == set(range(1, longest + 1))
+    assert abs(hidden_spans.mean() - (longest + 1) / 2) < 0.6 and 12 < pauses.mean() < 18

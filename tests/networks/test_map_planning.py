@@ -1,7 +1,6 @@
 """Planning on a map: shortest ways, frontiers, and what was in the way."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.networks.map_planning import (
@@ -30,10 +29,10 @@ def ways(cells, start, goal=None, frontier=None, again=None, blocked=(), sweeps=
     for kind, pose in enumerate((goal and (*goal, EAST), frontier, again)):
         if pose is not None:
             worths[(kind, 0, *pose)] = 1.0
-    place = jnp.asarray([pose_number(*start, NORTH)])
-    worth = Worth(*jnp.asarray(worths), jnp.asarray(PRICE))
-    best = best_ways(worth, jnp.asarray(entered), jnp.asarray(barred), place, sweeps)
-    return jax.tree.map(lambda x: np.asarray(x[0]), best)
+    place = np.array([pose_number(*start, NORTH)])
+    find = jax.jit(best_ways, static_argnames="sweeps")
+    best = jax.device_get(find(Worth(*worths, PRICE), entered, barred, place, sweeps=sweeps))
+    return jax.tree.map(lambda x: x[0], best)
 
 
 def pose_number(x, y, heading):
@@ -80,13 +79,14 @@ def test_new_cells_are_entered_unless_something_is_in_the_way():
 def test_latents_show_what_is_beside_the_next_cell():
     row = np.full((1, SIDE, SIDE, 4), -1)
     row[0, 1, 2, EAST] = 7  # of the cell (2, 2) it shows what is to the south and to the north
-    right, left = (np.asarray(beside(jnp.asarray(row), turn))[0] for turn in (1, -1))
+    look = jax.jit(beside, static_argnums=1)
+    right, left = (np.asarray(look(row, turn))[0] for turn in (1, -1))
     assert right[2, 2, SOUTH] == 7 and (right >= 0).sum() == 1
     assert left[2, 2, NORTH] == 7 and (left >= 0).sum() == 1
 
 
 def test_neighbours_are_next_to_each_cell_in_every_heading():
-    cells = jnp.arange(SIDE * SIDE).reshape(1, SIDE, SIDE)
-    around = np.asarray(neighbours(cells, -1))[0]
+    cells = np.arange(SIDE * SIDE).reshape(1, SIDE, SIDE)
+    around = np.asarray(jax.jit(neighbours, static_argnums=1)(cells, -1))[0]
     assert around[2, 2].tolist() == [17, 13, 7, 11]
     assert around[0, 0].tolist() == [5, 1, -1, -1]

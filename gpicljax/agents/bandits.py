@@ -304,7 +304,7 @@ def thompson_gaussian(
         check(not is_number or value > 0, field, value, "a number above 0")
 
     def draw(key: jax.Array, pulls: Pulls) -> jax.Array:
-        _, mean_key = jax.random.split(key)
+        _, mean_key = jax.random.split(key)  # the draws that results were measured with
         # In payments: how much the prior knows of an arm's average.
         weight = noise**2 / variance
         precision = weight + pulls.counts

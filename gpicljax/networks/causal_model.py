@@ -32,7 +32,7 @@ from gpicljax.checks import (
     check_fields,
 )
 from gpicljax.networks.autoencoder import Autoencoder, decode_in_parts, encode_in_parts
-from gpicljax.networks.contract import AgentInput, Network
+from gpicljax.networks.contract import AgentInput, Core, Network
 from gpicljax.networks.embeddings import (
     Interleaved,
     ResidualHead,
@@ -157,7 +157,7 @@ class CausalModelSettings:
         return policy_for(actions, bins=self.bins if isinstance(actions, spaces.Box) else 0)
 
 
-class RememberingLSTM(nn.Module):
+class RememberingLSTM(Core):
     """An LSTM layer that stores its outputs, and attends to the earlier ones of the trial.
 
     Attributes:
@@ -196,15 +196,8 @@ class RememberingLSTM(nn.Module):
         read, stored = self.store.unroll(carry[1], event, starts)
         return hidden + self.mix(jnp.concatenate([hidden, read], axis=-1)), (layer, stored)
 
-    def step(
-        self, carry: tuple[Sequence[ArrayTree], Stored], inputs: jax.Array, start: jax.Array
-    ) -> tuple[jax.Array, Any]:
-        """Float `[B, width]`, `bool[B]` -> outputs float `[B, width]`, and the carry."""
-        outputs, carry = self.unroll(carry, inputs[None], start[None])
-        return outputs[0], carry
 
-
-class TokenByToken(nn.Module):
+class TokenByToken(Core):
     """A core over steps of several tokens, read one after the other.
 
     Attributes:
@@ -232,11 +225,6 @@ class TokenByToken(nn.Module):
         outputs, carry = self.core.unroll(carry, tokens, first.reshape(steps * count, batch))
         outputs = outputs.reshape(steps, count, batch, -1).swapaxes(1, 2)
         return outputs, carry
-
-    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
-        """Float `[B, K, d]`, `bool[B]` -> outputs `[B, K, d]`, and the carry."""
-        outputs, carry = self.unroll(carry, inputs[None], start[None])
-        return outputs[0], carry
 
 
 def sequence_model(

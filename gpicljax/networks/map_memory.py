@@ -37,7 +37,7 @@ PLACES = 0.4
 
 
 class MapCarry(NamedTuple):
-    """What is known of a maze.
+    """The map of a maze so far, and the pose on it.
 
     Attributes:
       pose: `int32[B, 3]`, x and y in cells and quarters of a turn, relative to the start.
@@ -57,7 +57,7 @@ class MapCarry(NamedTuple):
 
 
 class Whereabouts(NamedTuple):
-    """Where a step leads; leaves `[..., B, *]`.
+    """Places of a step, and what is known of them; leaves `[..., B, *]`.
 
     Attributes:
       ahead: `int32`, the place to which the last action leads if nothing is in the way.

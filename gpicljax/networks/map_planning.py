@@ -26,7 +26,6 @@ NEVER = -50.0
 # Moves that are worth this much less than the best are told apart by the model alone.
 CLIP = 3.0
 
-
 HERE, EXPLORE, ENTER = range(3)
 """Ends of ways: in a cell; in the cell ahead, entered for the first time, or again."""
 
@@ -57,7 +56,7 @@ def neighbours(values: jax.Array, fill: float | bool) -> jax.Array:
 
 
 class Ways(NamedTuple):
-    """Where the best way that leaves a cell along each heading ends; leaves `[N, 4]`.
+    """Ends of the best ways that leave a cell along each heading; leaves `[N, 4]`.
 
     Attributes:
       goal: `int32`, the pose at its end.
@@ -168,55 +167,40 @@ class MapPlanner(nn.Module):
         price, turn = jax.nn.softplus(price), jax.nn.softplus(turn)
         side = 2 * self.radius + 1
 
-        def shaped(x: jax.Array) -> jax.Array:
+        def as_maps(x: jax.Array) -> jax.Array:
             return x.reshape(steps * batch, side, side, 4)
 
         def pick(values: jax.Array, index: jax.Array) -> jax.Array:
             return jnp.take_along_axis(values, index, axis=-1)
 
-        # Rows of the latents that tell what is ahead: seen in that pose, or beside another.
-        row = shaped(trace.row)
-        sources = {"explore": row, "right": beside(row, 1), "left": beside(row, -1)}
-        fixed = jax.lax.stop_gradient(scores)
-        worths = {
-            name: worth_of_rows(fixed[name], source)
-            for name, source in (("here", row), ("enter", row), *sources.items())
-        }
-        explore = jax.lax.stop_gradient(unseen)
-        for name in ("left", "right", "explore"):
-            explore = jnp.where(sources[name] >= 0, worths[name], explore)
-        fixed_price = jax.lax.stop_gradient(price)
-        worth = Worth(worths["here"], explore, worths["enter"], fixed_price)
-        entered = (row >= 0).any(-1)
+        # All scores of a step in one table, and for each pose the entry of each of its ends. A
+        # latent tells what is ahead where it was seen in that pose, or else beside the next cell.
+        table = [scores[name] for name in ("here", "enter", "explore", "right", "left")]
+        table.append(jnp.broadcast_to(unseen, (steps, batch, 1)))
+        table, count = jnp.concatenate(table, axis=-1), len(latents)
+        row = as_maps(trace.row)
+        explore = jnp.full_like(row, 5 * count)
+        for number, seen in ((4, beside(row, -1)), (3, beside(row, 1)), (2, row)):
+            explore = jnp.where(seen >= 0, seen + number * count, explore)
+        entered, seen = (row >= 0).any(-1), jnp.maximum(row, 0)
+        entries = jnp.stack([seen, explore, seen + count])  # of HERE, EXPLORE, ENTER
+        entries = entries.reshape(3, steps, batch, -1)
+        fixed, fixed_price = jax.lax.stop_gradient((table, price))
+        here, explored, again = (as_maps(pick(fixed, entry)) for entry in entries)
+        here, again = (jnp.where(row >= 0, worth, NEVER) for worth in (here, again))
+        worth = Worth(here, explored, again, fixed_price)
         place = trace.place.reshape(-1)
-        ways = best_ways(worth, entered, shaped(trace.is_blocked), place, self.sweeps)
+        ways = best_ways(worth, entered, as_maps(trace.is_blocked), place, self.sweeps)
         # The gradient of what the best way is worth is that of its end and of its length.
         goal, end, cells, exists = (x.reshape(steps, batch, 4) for x in ways)
-        ends = {
-            name: pick(source.reshape(steps, batch, -1), goal) for name, source in sources.items()
-        }
-        value = unseen
-        for name in ("left", "right", "explore"):
-            known = pick(scores[name], jnp.maximum(ends[name], 0))
-            value = jnp.where(ends[name] >= 0, known, value)
-        again = jnp.maximum(ends["explore"], 0)
-        value = jnp.where(end == ENTER, pick(scores["enter"], again), value)
-        value = jnp.where(end == HERE, pick(scores["here"], again), value) - price * cells
-        value = jnp.where(exists, value, NEVER)
+        entry = jnp.choose(end, [pick(entry, goal) for entry in entries], mode="clip")
+        value = jnp.where(exists, pick(table, entry) - price * cells, NEVER)
         turned = (trace.place[..., None] + np.arange(4)) % 4
         front, right, behind, left = jnp.moveaxis(pick(value, turned), -1, 0)
         stay = jnp.full_like(front, NEVER)
         moves = jnp.stack([stay, left - turn, right - turn, behind, front], axis=-1)
         best = moves.max(-1, keepdims=True)
         return jnp.exp(sharpness) * jnp.maximum(moves - best, -CLIP)
-
-
-def worth_of_rows(scores: jax.Array, row: jax.Array) -> jax.Array:
-    """Returns scores `[T, B, S]` of rows `int32[T B, X, Y, 4]`; `NEVER` where there is none."""
-    steps, batch, _ = scores.shape
-    index = jnp.maximum(row, 0).reshape(steps, batch, -1)
-    taken = jnp.take_along_axis(scores, index, axis=-1).reshape(row.shape)
-    return jnp.where(row >= 0, taken, NEVER)
 
 
 def beside(row: jax.Array, turn: int) -> jax.Array:

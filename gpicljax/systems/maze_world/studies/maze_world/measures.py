@@ -131,7 +131,7 @@ def measures_of(
         },
         probed={
             name: Measure(probe, functools.partial(rules.demonstrations, name, config.size))
-            for name in list(groups)[: config.probes]
+            for name in (list(groups)[:1] if config.probes else ())
         },
     )
     return measures, rules

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,9 @@ from gpicljax.checks import (
 )
 from gpicljax.random import check_key
 from gpicljax.typing import ArrayTree
+
+if TYPE_CHECKING:
+    from gpicljax.symbols import SymbolCode
 
 Params = TypeVar("Params")
 Task = TypeVar("Task")
@@ -59,6 +62,7 @@ _RETURNED = {
     "observe": "an observation, a member of observation_space(task)",
     "action_space": "one of gpicljax.spaces",
     "observation_space": "one of gpicljax.spaces",
+    "symbols": "a gpicljax.symbols.SymbolCode",
     "privileged": "what experts may see and agents may not, a pytree of arrays",
     "describe": "the situation in words, as the agent may know it, a str",
     "render": "a picture, uint8[H, W, 3]",
@@ -438,6 +442,10 @@ class Environment(Generic[Params, Task, State]):
     def observation_space(self, task: Task | None = None) -> spaces.Space:
         """Returns the space of observations."""
         raise self._missing("observation_space")
+
+    def symbols(self) -> SymbolCode:
+        """Returns how trials are written as streams of symbols; an ability that not all have."""
+        raise self._missing("symbols")
 
     def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
         """Returns the least and the greatest entries of a Box observation under concrete params.

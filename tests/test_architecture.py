@@ -21,7 +21,7 @@ PACKAGE = Path(gpicljax.__file__).parent
 # The library, from the ground up. Imports go down, or stay on their floor.
 FLOORS = (
     {"batching", "checks", "random", "storage", "typing"},
-    {"environment", "interface", "spaces", "registration"},
+    {"environment", "interface", "spaces", "symbols", "registration"},
     {"envs", "testing"},
     {"vector", "task_set", "wrappers", "interop"},
     {"networks"},

@@ -17,6 +17,7 @@ from gpicljax.environment import Environment, TransitionModel
 from gpicljax.envs._checks import Count, check_values
 from gpicljax.envs._grid import MOVES, draw_directions
 from gpicljax.envs._sprites import Sprite, overlay, tile_grid
+from gpicljax.symbols import SymbolCode
 
 ACTIONS = ("left", "right", "up", "down", "stay")
 _MOVES = np.array([(MOVES | {"stay": (0, 0)})[name] for name in ACTIONS], np.int32)
@@ -160,6 +161,10 @@ class DarkGrid(Environment[Params, Task, State]):
             ("down", "ArrowDown"),
             ("stay", "."),
         )
+
+    def symbols(self) -> SymbolCode:
+        """Returns the code: cells, moves, and payments."""
+        return SymbolCode(rewards=(0.0, 1.0))
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns the four moves, and staying."""

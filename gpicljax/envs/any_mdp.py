@@ -34,6 +34,7 @@ from gpicljax.envs._random_tables import (
     normal_draw,
 )
 from gpicljax.random import uniform
+from gpicljax.symbols import SymbolCode, levels
 
 _FEWEST = 4
 
@@ -264,6 +265,10 @@ class AnyMDP(Environment[Params, Task, State]):
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns the actions of the largest table."""
         return spaces.Discrete(self.max_actions)
+
+    def symbols(self) -> SymbolCode:
+        """Returns the code: states, actions, and rewards in 41 bins."""
+        return SymbolCode(rewards=levels(-5.0, 5.0, 41), nothing=None)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns the states, as many as there are at most, or the observations."""

@@ -26,6 +26,7 @@ from gpicljax.environment import Transition
 from gpicljax.envs._checks import Probability, check_values
 from gpicljax.envs._grid import MOVES, Grid, GridParams, GridWorld, State
 from gpicljax.envs._sprites import SIDE, Sprite, overlay, tile_grid
+from gpicljax.symbols import SymbolCode
 
 MAPS = {
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
@@ -343,6 +344,10 @@ class FrozenLake(GridWorld[Params, Task]):
         )
 
     # Spaces and views ------------------------------------------------------------------------
+
+    def symbols(self) -> SymbolCode:
+        """Returns the code: cells, moves, and presents."""
+        return SymbolCode(rewards=(0.0, 1.0))
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns the cells (as many as the largest lake has)."""

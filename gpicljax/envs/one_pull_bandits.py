@@ -24,6 +24,7 @@ from gpicljax.checks import Size, check, check_choice
 from gpicljax.environment import Transition, TransitionModel
 from gpicljax.envs._bandit import Bandit, State
 from gpicljax.envs._checks import NotNegative, Probability, Real, check_values
+from gpicljax.symbols import SymbolCode, levels
 
 Range = tuple[float, float]
 
@@ -204,6 +205,12 @@ class OnePullBandit(Bandit[Params, Task]):
     def observe(self, state: State, task: Task) -> jax.Array:
         """Always 0, `int32[]`."""
         return jnp.zeros((), jnp.int32)
+
+    def symbols(self) -> SymbolCode:
+        """Returns the code: pulls, and what each paid."""
+        pays_one = KINDS[self.kind].payments == (1.0, 1.0)
+        rewards = (0.0, 1.0) if pays_one else levels(-4.0, 4.0, 65)
+        return SymbolCode(rewards, observation=(), nothing=None)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns one member: there is nothing to see."""

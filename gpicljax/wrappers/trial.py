@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from gpicljax import spaces
 from gpicljax.checks import Count
 from gpicljax.environment import Params, Task, Transition
 from gpicljax.spaces import Space
+from gpicljax.symbols import END, Entry, SymbolCode
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.with_optimal_actions import SolvedTask, WithOptimalActions
 from gpicljax.wrappers.wrapper import Wrapper
@@ -160,6 +162,32 @@ class Trial(Wrapper[Params, Task, TrialState]):
     def observation_bounds(self, params: Params) -> None:
         """None: those of a dictionary are not told."""
         del params
+
+    def symbols(self) -> SymbolCode:
+        """Returns the wrapped environment's code; where an episode ends, its end is written, too.
+
+        Where nothing is observed, episodes have no ends to be told.
+        """
+        code = self.env.symbols()
+        if not code.observation:
+            return code
+        end = Entry(marker=END, is_shown=_has_ended)
+        reached = [_entry_of(entry, "reached", _has_ended) for entry in code.observation]
+        now = [_entry_of(entry, "now", None) for entry in code.observation]
+        return dataclasses.replace(code, observation=(*reached, end, *now))
+
+
+def _has_ended(observation: dict[str, jax.Array]) -> jax.Array:
+    return observation["terminated"] | observation["truncated"]
+
+
+def _entry_of(
+    entry: Entry, name: str, is_shown: Callable[[dict[str, jax.Array]], jax.Array] | None
+) -> Entry:
+    """Returns the entry, read from a part of the observation."""
+    return dataclasses.replace(
+        entry, read=lambda observation: entry.read(observation[name]), is_shown=is_shown
+    )
 
 
 def trial_space(inner_space: Space) -> spaces.Dict:

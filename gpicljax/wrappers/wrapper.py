@@ -127,6 +127,7 @@ class Wrapper(Environment[Params, Task, State]):
     sample_blueprint = _forward("sample_blueprint")
     action_space = _forward("action_space")
     observation_space = _forward("observation_space")
+    symbols = _forward("symbols")
     observe = _forward_state("observe")
     situation = _forward_state("situation")
     privileged = _forward_state("privileged")

@@ -16,6 +16,7 @@ from gpicljax import spaces
 from gpicljax.checks import Range, Size, check, check_array, check_choice, refusal
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count, check_values
+from gpicljax.symbols import SymbolCode
 from gpicljax.systems.gradual_learning.env import conversation, interpreter, tasks
 from gpicljax.systems.gradual_learning.env.conversation import (
     SPACE,
@@ -541,6 +542,10 @@ class ByteStream(Environment[Params, Task, State]):
         return _encode_bytes(task, state.byte)
 
     # Spaces and views ------------------------------------------------------------------------
+
+    def symbols(self) -> SymbolCode:
+        """Returns the code: bytes, replies that are not silent, and rewards that are not 0."""
+        return SymbolCode(rewards=(-1.0, 0.0, 1.0), silence=SPACE)
 
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns the space of bytes."""

@@ -14,6 +14,7 @@ from gpicljax import spaces
 from gpicljax.checks import Range, Size, check, check_at_least
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count, NotNegative, Positive, check_values
+from gpicljax.symbols import SymbolCode
 from gpicljax.systems.meta_language.env import calibration, ngram_language
 from gpicljax.systems.meta_language.env.ngram_language import SlotWeights, Theta
 from gpicljax.systems.meta_language.env.sequences import Normalisation, sequences
@@ -346,6 +347,10 @@ class MetaLanguage(Environment[Params, Task, State]):
     def action_space(self, task: Task | None = None) -> spaces.Box:
         """Logits of the next token, float `[V]`."""
         return spaces.Box(-np.inf, np.inf, (self.vocab_size,))
+
+    def symbols(self) -> SymbolCode:
+        """Returns the code: tokens alone, as predictions change nothing."""
+        return SymbolCode(rewards=(), acts=False)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
         """Returns the tokens."""

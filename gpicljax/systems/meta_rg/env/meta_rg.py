@@ -25,6 +25,7 @@ from gpicljax import random, spaces
 from gpicljax.checks import Range, Share, Size, check
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import check_values
+from gpicljax.symbols import Entry, SymbolCode, levels
 from gpicljax.systems.meta_rg.env import messaging, structure
 from gpicljax.systems.meta_rg.env.game import Game, Stimulus, draw_game
 from gpicljax.systems.meta_rg.env.rules import SECTIONS, SHORTCUT_FREE, GameRules
@@ -626,6 +627,19 @@ class MetaRG(Environment[Params, Task, State]):
         )
         stage = jnp.clip(state.round - self.num_rounds + 1, 0, 2)
         return jnp.asarray(np.tile(by_round, (1, 1, 1 + self.announces, 1)))[stage]
+
+    def symbols(self) -> SymbolCode:
+        """Returns the listener's code: a message and a stimulus, a decision, its result, feedback.
+
+        Numbers of a stimulus are written in 64 bins.
+        """
+        is_heard = lambda observation: observation["round"] == self.num_rounds  # noqa: E731
+        is_seen = lambda observation: observation["round"] >= self.num_rounds  # noqa: E731
+        bins = levels(-1.25, 1.25, 64) if self.stimulus == "scs" else ()
+        message = Entry(lambda observation: observation["message"], is_shown=is_heard)
+        stimulus = Entry(lambda observation: observation["stimulus"], bins, is_seen)
+        rewards = tuple(sorted({self.rules.query_penalty, 0.0, 1.0}))
+        return SymbolCode(rewards, (message, stimulus), silence=self._num_actions - 1)
 
     def action_space(self, task: Task | None = None) -> spaces.Space:
         """`Discrete(A)`, or two players' `[decision, L tokens]`; decision D is no-operation.

@@ -79,6 +79,8 @@ class Algorithm:
       multi_agent: whether it trains several agents, with a leading agent axis.
       remembers: whether its policy has a memory of the trial.
       privileged: whether its environments are built with `privileged=True`, for a teacher's sake.
+      reads_symbols: whether its agents act in every environment that declares a code
+        (`Environment.symbols`), whatever they were trained on.
       to_act: a configuration without what only training needs; that of an agent from disk.
 
     Example:
@@ -98,6 +100,7 @@ class Algorithm:
     multi_agent: bool = False
     remembers: bool = False
     privileged: bool = False
+    reads_symbols: bool = False
     to_act: Callable[[Any], Any] = lambda config: config
 
     def refusal(

@@ -189,7 +189,7 @@ def load_agent(
       folder: what `save_agent` wrote.
       env: an environment to use it in, or its id, if not just the one it was trained on; of the
         same kind and with the same spaces. What learns within whole trials is for any of the same
-        spaces.
+        spaces, what reads symbols for any that declares a code.
       modules: names of modules to import first, which register its environment or algorithm. A
         folder's own word is not enough to import anything.
 
@@ -231,7 +231,8 @@ def load_agent(
             f"{folder / CARD} has changed: {card['env']['id']} has {_in_words(saved_env)}"
         )
     kind = env is None or trials is not None or env.name == saved_env.name
-    if env is not None and not (kind and _spaces(env) == _spaces(saved_env)):
+    fits = algorithm.reads_symbols or (kind and env and _spaces(env) == _spaces(saved_env))
+    if env is not None and not fits:
         raise SavedError(
             f"{folder} is a saved agent of another environment: {card['env']['id']} "
             f"({saved_env.name}, {_in_words(saved_env)}), not {env.name} ({_in_words(env)})"

@@ -1,0 +1,187 @@
+"""A model of streams acts by what it would predict, and learns a teacher's trials."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.agents import symbol_model
+from gpicljax.agents.acting import random_agent
+from gpicljax.agents.sequence import SequenceHParams
+from gpicljax.agents.symbol_model import (
+    SymbolModelConfig,
+    mixed_sampler,
+    stream_sampler,
+    symbol_agent,
+    symbol_losses,
+)
+from gpicljax.interface import Agent
+from gpicljax.networks.language_model import LanguageModelSettings, language_model
+from gpicljax.rollout import rollout, start_rollout
+from gpicljax.symbols import ACTION, SYMBOLS, write_stream
+from gpicljax.systems.gradual_learning import experts
+from gpicljax.wrappers import Trial
+
+SMALL = LanguageModelSettings(layers=1, width=16, heads=2, features="latest")
+
+
+@functools.cache
+def network(capacity=256):
+    """A small model with random parameters."""
+    model = language_model(SMALL, SYMBOLS, capacity)
+    params = model.init(jax.random.key(0), jnp.zeros(1, jnp.int32))
+    head = params["params"]["head"]["kernel"]
+    noise = jax.random.normal(jax.random.key(1), head.shape)
+    params["params"]["head"]["kernel"] = noise
+    return model, params
+
+
+def played(env, steps, batch=3):
+    """Time steps, actions and logits of a model that acts, and the streams of its trials."""
+    model, params = network()
+    vec, agent = gpicljax.VectorEnv(env, batch), symbol_agent(model, env)
+
+    @jax.jit
+    def run(key):
+        start = start_rollout(key, vec, agent)
+        _, (timesteps, actions, aux) = rollout(vec, agent, params, start, steps)
+        stream = write_stream(env.symbols(), actions, timesteps, 8 * steps)
+        logits, _ = model.unroll(params, None, stream.symbols, stream.starts)
+        return timesteps, actions, aux, stream, logits
+
+    return jax.device_get(run(jax.random.key(2)))
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+def test_it_acts_by_the_logits_of_its_stream(wraps):
+    env = gpicljax.make("FrozenLake-v1", size=4)
+    env = Trial(env, actions=20) if wraps else env
+    timesteps, actions, aux, stream, logits = played(env, steps=15)
+    for i in range(3):
+        places = np.flatnonzero(stream.is_action[:, i])
+        counts = ~(timesteps.trial_start | timesteps.episode_start)[1:, i]
+        assert (stream.symbols[places - 1, i] == ACTION).all()
+        np.testing.assert_array_equal(stream.symbols[places, i], actions[:-1, i][counts])
+        expected = logits[places - 1, i, :4]
+        np.testing.assert_allclose(aux["logits"][:-1, i][counts], expected, atol=2e-4)
+
+
+def test_where_silence_is_an_action_the_marker_decides():
+    env = gpicljax.make("ByteStream-v0", families=("mapping",))
+    _, actions, aux, stream, logits = played(env, steps=15)
+    chances = np.asarray(jax.nn.softmax(aux["logits"]))
+    np.testing.assert_allclose(chances.sum(-1), 1, atol=1e-4)
+    # After the first byte, the third symbol at the latest, it speaks as often as it expects to.
+    speaks = np.asarray(jax.nn.softmax(logits[1]))[:, ACTION]
+    np.testing.assert_allclose(1 - chances[0, :, ord(" ")], speaks, atol=1e-4)
+    spoken = actions[:-1] != ord(" ")
+    assert stream.is_action.sum() == spoken.sum()
+
+
+def test_predictions_are_those_of_the_next_token():
+    env = gpicljax.make("MetaLanguage-v0")
+    _, actions, _, stream, logits = played(env, steps=10)
+    expected = jax.nn.log_softmax(logits[1:11, :, :32])
+    np.testing.assert_allclose(actions, expected, atol=2e-4)
+    assert stream.is_written[:11].all() and not stream.is_written[11:].any()
+
+
+def always(action):
+    """A teacher that always does the same."""
+
+    def act(keys, params, carry, timestep):
+        return jnp.full(keys.shape[0], action, jnp.int32), {}, carry
+
+    return Agent(lambda batch: (), act)
+
+
+def test_replaced_actions_keep_the_teachers_labels():
+    env = gpicljax.make("FrozenLake-v1", size=4)
+    vec = gpicljax.VectorEnv(env, 16)
+    sample = jax.jit(lambda key: stream_sampler(vec, always(2), 40, 80, 0.9)(key[None], None))
+    drawn = jax.device_get(sample(jax.random.key(0)))
+    is_action = drawn.targets["is_action"][:-1]
+    assert (drawn.targets["next"][:-1][is_action] == 2).all()
+    taken = drawn.inputs[1:][is_action]
+    assert 0.2 < (taken != 2).mean() < 0.5
+
+
+def test_a_teacher_that_cannot_be_told_is_not_replaced():
+    env = gpicljax.make("FrozenLake-v1", size=4)
+    forgetful = always(1)._replace(initial_carry=lambda batch: jnp.zeros(batch))
+    with pytest.raises(ValueError, match="exploration"):
+        stream_sampler(gpicljax.VectorEnv(env, 2), forgetful, 4, 8, 0.5)
+
+
+def test_sources_lie_side_by_side():
+    lake = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1", size=4), 2)
+    stream = gpicljax.VectorEnv(
+        gpicljax.make("ByteStream-v0", families=("mapping",)), 2, privileged=True
+    )
+    sample = mixed_sampler(
+        [
+            stream_sampler(lake, always(1), 10, 30),
+            stream_sampler(stream, experts.teacher_agent(), 20, 30),
+        ]
+    )
+    drawn = jax.jit(lambda keys: sample(keys, (None, None)))(jax.random.split(jax.random.key(0), 4))
+    assert drawn.inputs.shape == (30, 4)
+    assert drawn.targets["source"].tolist() == [[0, 0, 1, 1]] * 30
+    names = [loss.name for loss in symbol_losses(["lakes", "bytes"])]
+    assert names == ["nats", "nats.lakes", "nats.bytes"]
+
+
+def test_it_learns_what_its_teacher_does():
+    env = gpicljax.make("FrozenLake-v1", size=4)
+    vec = gpicljax.VectorEnv(env, 8)
+    model, _ = network()
+    config = SymbolModelConfig(length=64, steps=30, exploration=0.5, schedule="constant")
+    trainer = symbol_model.make(config, vec, model, always(3))
+    hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=1)
+
+    @jax.jit
+    def final_chances(key):
+        state = trainer.init(key, hparams)
+        state, _ = jax.lax.scan(lambda state, _: trainer.update(state), state, None, 60)
+        agent = trainer.agent()
+        start = start_rollout(key, vec, agent)
+        aux = rollout(vec, agent, state.params, start, 5, lambda record: record.aux)[1]
+        return jax.nn.softmax(aux["logits"])[..., 3]
+
+    chances = np.stack([final_chances(jax.random.key(seed)) for seed in range(2)])
+    assert (chances.mean((1, 2)) > 0.9).all(), chances.mean((1, 2))
+
+
+def test_it_is_registered_and_can_be_named():
+    trainer = gpicljax.agents.make(
+        "symbol-model",
+        gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1", size=4), 2),
+        SymbolModelConfig(length=32, steps=8),
+        SMALL,
+    )
+    assert trainer.observations == 64
+    state = jax.eval_shape(trainer.init, jax.random.key(0), SequenceHParams())
+    assert state.params["params"]["head"]["kernel"].shape == (16, SYMBOLS)
+
+
+def test_random_agents_write_what_they_do():
+    env = gpicljax.make("MetaRG-v1", max_samples=4)
+    vec, agent = gpicljax.VectorEnv(env, 2), random_agent(env)
+
+    @jax.jit
+    def written(key):
+        start = start_rollout(key, vec, agent)
+        keep = lambda record: (record.timestep, record.action)  # noqa: E731
+        _, (timesteps, actions) = rollout(vec, agent, (), start, 12, keep)
+        return timesteps, write_stream(env.symbols(), actions, timesteps, 80)
+
+    timesteps, stream = jax.device_get(written(jax.random.key(0)))
+    # A message of three tokens and three values, a decision, and three values of feedback.
+    games = (timesteps.observation["round"][1:] == 2).sum()
+    assert stream.is_action.sum() == games
+    first = stream.symbols[1:7, 0]
+    np.testing.assert_array_equal(first[:3], timesteps.observation["message"][1, 0])
+    assert (first[3:] < 64).all()

@@ -17,6 +17,7 @@ LEARNERS = {
     "mental_modelling": ("ppo", "dqn", "sac", "causal_model"),
     "meta_language": ("sequence",),
     "meta_rg": ("r2d2", "sequence"),
+    "one_learner": ("sequence", "symbol_model"),
     "recall": ("r2d2",),
     "train_agent": ("ppo", "dqn", "td3", "sac"),
 }
@@ -26,6 +27,7 @@ ELSEWHERE = {
     "compiled_for_accelerators": "gpicljax/systems",
     "fetch": "gpicljax/envs/fetch",
     "in_context_control": "gpicljax/systems/in_context_rl",
+    "one_learner": "gpicljax/symbols.py",
     "recall": "gpicljax/systems/meta_rg",
     "train_agent": "gpicljax/envs",
 }

@@ -17,6 +17,8 @@ SMALL = {
     "maze_world_autoencoder": "--size=7 --landmarks=2 --resolution 16 16 --demonstration.length=6"
     " --mazes=2 --frames=3 --model.latent=4 --model.width=8 --observations=72"
     " --evaluation-mazes=3 --evaluation-frames=5",
+    "one_learner": "--systems bandits lakes --length=64 --network.layers=1 --network.width=16"
+    " --network.heads=2 --agent.batch-size=2 --observations=256 --trials=4",
     "in_context_control": "--steps=8 --episodes=2 --num-envs=8 --replicas=4 --agent.unroll=16"
     " --agent.minibatches=2 --network.core=8 --network.sizes=8 --observations=256",
 }

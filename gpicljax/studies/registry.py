@@ -43,7 +43,9 @@ _SYSTEMS = {
     ),
 }
 
-STUDIES: dict[str, str] = {"train_agent": "gpicljax.studies.train_agent"} | {
+STUDIES: dict[str, str] = {
+    study: f"gpicljax.studies.{study}" for study in ("train_agent", "one_learner")
+} | {
     study: f"gpicljax.systems.{system}.studies.{study}"
     for system, studies in _SYSTEMS.items()
     for study in studies

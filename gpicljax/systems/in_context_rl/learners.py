@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from gpicljax import agents
 from gpicljax.agents.acting import optimal_agent
 from gpicljax.agents.bandits import gittins_bernoulli
+from gpicljax.agents.symbol_model import StreamTask
 from gpicljax.batching import select
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.systems.in_context_rl.env import Family
+from gpicljax.systems.in_context_rl.env import Family, family_tasks, training_trials
 from gpicljax.systems.in_context_rl.measures.playing import learning_source
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.task_mixture import TaskMixture
@@ -104,3 +105,15 @@ agents.register_algorithm(
 agents.register_algorithm(
     agents.algorithm_from_agent("program", lambda _, env: learning_source(env, searches=True)[1])
 )
+
+
+def stream_task(family: Family, actions: int) -> StreamTask:
+    """Returns the trials of a family to be written as symbols; its strongest program teaches."""
+    env, params = training_trials(family, actions)
+    tests = family_tasks(family, held_out=True).trials(actions)
+    name, teacher = learning_source(env, searches=True)
+    # What a teacher was not told cannot be replaced.
+    exploration = 0.0 if teacher.record_action is None else 0.2
+    nulls, oracle = {name: teacher}, (optimal_agent(), "knows the task")
+    about = (teacher, actions, "reward per action", nulls, oracle, exploration)
+    return StreamTask(env, params, *tests, *about)

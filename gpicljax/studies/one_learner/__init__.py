@@ -1,0 +1,10 @@
+"""Trains one network on trials of all systems, written as streams of symbols.
+
+    python experiments/one_learner.py
+    python experiments/one_learner.py --systems lakes
+    python experiments/one_learner.py --leave-out lakes
+
+Programs that need no training, and oracles, play the same trials as the network.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,154 @@
+"""Building and running the study `one_learner`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import gpicljax
+from gpicljax.agents import sequence
+from gpicljax.agents.acting import random_agent
+from gpicljax.agents.combinators import with_memory_reset
+from gpicljax.agents.symbol_model import (
+    StreamTask,
+    SymbolModelConfig,
+    mixed_sampler,
+    stream_sampler,
+    symbol_agent,
+    symbol_losses,
+)
+from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.interface import Agent
+from gpicljax.networks.language_model import language_model
+from gpicljax.rollout import play, start_rollout
+from gpicljax.runs import save_agent
+from gpicljax.runs.saved_agents import start_from
+from gpicljax.runtime import (
+    Measure,
+    Program,
+    RunResult,
+    fast_jit,
+    named_key,
+    run_experiment,
+)
+from gpicljax.studies.one_learner.config import PRESETS, Config, System, load_task
+from gpicljax.studies.one_learner.report import WIPED, report
+from gpicljax.symbols import SYMBOLS
+from gpicljax.typing import ArrayTree
+from gpicljax.vector import VectorEnv
+from gpicljax.wrappers.settings import TrialSettings
+
+
+def play_trials(
+    key: jax.Array, task: StreamTask, agent: Agent, params: ArrayTree, count: int
+) -> jax.Array:
+    """Returns the rewards of an agent, float `[count, steps]`; NaN beyond a trial's end.
+
+    The same key gives the same trials to all agents.
+    """
+    vec = single_trial_batch(task.test_env, count, task.steps, privileged=True)
+    start = start_rollout(key, vec, agent, task.test_params)
+    played = play(vec, agent, params, start, max_steps=task.steps)
+    rewards, length = played.records[:, 0], played.length[:, :1]
+    return jnp.where(jnp.arange(task.steps) < length, rewards, jnp.nan)
+
+
+def build(config: Config) -> Program:
+    """Returns the program: streams of all systems, the network and its trainer."""
+    names: set[System] = {*config.taught, *config.played}
+    tasks = {name: load_task(name) for name in sorted(names)}
+    network = language_model(config.network, SYMBOLS, 2 * config.length)
+    updates = config.updates(config.observations_per_update)
+    hparams = dataclasses.replace(config.hparams, decay_updates=updates)
+    each = config.agent.batch_size // config.agent.microbatches // len(config.taught)
+
+    def sampler(task: StreamTask) -> Any:
+        vec = VectorEnv(task.env, each, resets="fresh", params=task.params, privileged=True)
+        return stream_sampler(vec, task.teacher, task.steps, config.length, task.exploration)
+
+    taught = [tasks[name] for name in config.taught]
+    sample = mixed_sampler([sampler(task) for task in taught])
+    terms = symbol_losses(config.taught)
+    trainer = sequence.make(config.agent, network, sample, terms, length=config.length)
+    data = tuple(task.params for task in taught)
+
+    init = start_from(config.start_from, lambda key: trainer.init(key, hparams, data))
+
+    def trials_of(name: System, wiped: bool) -> Measure:
+        task = tasks[name]
+        agent = symbol_agent(network, task.test_env, config.temperature)
+        if wiped:
+            agent = with_memory_reset(agent, lambda timestep: jnp.ones_like(timestep.trial_start))
+
+        def rewards(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> jax.Array:
+            del key, cell
+            return play_trials(named_key(config.seed, name), task, agent, params, config.trials)
+
+        return Measure(rewards)
+
+    def programs(run: Any) -> dict[str, dict[str, Any]]:
+        del run
+        return {name: play_programs(config, name, tasks[name]) for name in config.played}
+
+    return Program(
+        title=f"one network for {len(config.taught)} systems",
+        details={"systems": ", ".join(config.taught)},
+        init=lambda key, cell: init(key),
+        update=trainer.update,
+        observations=config.observations_per_update if config.train else 0,
+        measures={
+            name: {"": trials_of(name, False), WIPED: trials_of(name, True)}
+            for name in config.played
+        },
+        host_measures=programs,
+        key_metric="nats",
+        save=functools.partial(_save, config) if config.train else None,
+        more=tasks,
+    )
+
+
+def _save(config: Config, folder: Path, cell: ArrayTree, **about: Any) -> None:
+    """Writes the model, as one of lakes: it acts in all environments that declare a code."""
+    del cell
+    env_id, options = "FrozenLake-v1", {"size": 4}
+    save_agent(
+        folder,
+        algorithm="symbol-model",
+        env_id=env_id,
+        env_options=options,
+        env_params=gpicljax.make(env_id, **options).default_params,
+        num_envs=config.agent.batch_size,
+        config=SymbolModelConfig(
+            **dataclasses.asdict(config.agent),
+            length=config.length,
+            capacity=2 * config.length,
+            temperature=config.temperature,
+        ),
+        network=config.network,
+        trials=TrialSettings(),
+        systems=config.taught,
+        **about,
+    )
+
+
+def play_programs(config: Config, name: System, task: StreamTask) -> dict[str, Any]:
+    """Returns the rewards of agents that are not trained, on the trials of the network."""
+    agents = {"random": random_agent(task.test_env), "teacher": task.teacher, **task.nulls}
+    agents["oracle"] = task.oracle[0]
+
+    def rewards(agent: Agent) -> Any:
+        settings = {"task": task, "agent": agent, "params": (), "count": config.trials}
+        play = fast_jit(functools.partial(play_trials, **settings))
+        return jax.device_get(play(named_key(config.seed, name)))
+
+    return {role: rewards(agent) for role, agent in agents.items()}
+
+
+def main(argv: list[str] | None = None) -> RunResult | None:
+    """Runs the experiment; returns its outcome, None after a dry run."""
+    return run_experiment("one_learner", PRESETS, build, report, argv)

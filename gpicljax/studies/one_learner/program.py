@@ -44,6 +44,10 @@ from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.settings import TrialSettings
 
 
+TRIALS = 0
+"""Seed of the trials of tests: the same ones for every model, whatever its own seed is."""
+
+
 def play_trials(
     key: jax.Array, task: StreamTask, agent: Agent, params: ArrayTree, count: int
 ) -> jax.Array:
@@ -87,7 +91,7 @@ def build(config: Config) -> Program:
 
         def rewards(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> jax.Array:
             del key, cell
-            return play_trials(named_key(config.seed, name), task, agent, params, config.trials)
+            return play_trials(named_key(TRIALS, name), task, agent, params, config.trials)
 
         return Measure(rewards)
 
@@ -144,7 +148,7 @@ def play_programs(config: Config, name: System, task: StreamTask) -> dict[str, A
     def rewards(agent: Agent) -> Any:
         settings = {"task": task, "agent": agent, "params": (), "count": config.trials}
         play = fast_jit(functools.partial(play_trials, **settings))
-        return jax.device_get(play(named_key(config.seed, name)))
+        return jax.device_get(play(named_key(TRIALS, name)))
 
     return {role: rewards(agent) for role, agent in agents.items()}
 

@@ -88,6 +88,14 @@ def _carry_on(goes_on: jax.Array, after: ArrayTree, before: ArrayTree) -> Any:
     return jax.tree.map(pick, after, before, is_leaf=lambda x: isinstance(x, KVCache))
 
 
+def _left_aligned(symbols: jax.Array, is_written: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the written ones of symbols `int32[B, K]`, side by side, and how many they are."""
+    rows, size = jnp.arange(len(symbols))[:, None], symbols.shape[1]
+    place = jnp.where(is_written, jnp.cumsum(is_written, 1) - 1, size)
+    aligned = jnp.zeros_like(symbols).at[rows, place].set(symbols, mode="drop")
+    return aligned, is_written.sum(1, dtype=jnp.int32)
+
+
 def symbol_agent(network: Network, env: Environment, temperature: float = 1.0) -> Agent:
     """Returns a model of streams that acts, over its network's parameters.
 
@@ -109,16 +117,13 @@ def symbol_agent(network: Network, env: Environment, temperature: float = 1.0) -
         keys: jax.Array, params: ArrayTree, carry: SymbolCarry, timestep: TimeStep
     ) -> tuple[Any, Any, SymbolCarry]:
         written = write_step(code, carry.last_action, timestep)
+        symbols, count = _left_aligned(written.symbols, written.is_written)
 
-        def read_column(carry: SymbolCarry, column: Any) -> tuple[SymbolCarry, None]:
-            symbol, is_written, is_first = column
-            start = timestep.trial_start & is_first
-            reading = lambda carry: read(params, carry, symbol, start, is_written)  # noqa: E731
-            return jax.lax.cond(is_written.any(), reading, lambda carry: carry, carry), None
+        def read_next(place: jax.Array, carry: SymbolCarry) -> SymbolCarry:
+            start = timestep.trial_start & (place == 0)
+            return read(params, carry, symbols[:, place], start, place < count)
 
-        count = written.symbols.shape[1]
-        columns = written.symbols.T, written.is_written.T, jnp.arange(count) == 0
-        carry, _ = jax.lax.scan(read_column, carry, columns)
+        carry = jax.lax.fori_loop(0, count.max(), read_next, carry)
         if not code.acts:
             assert isinstance(space, spaces.Box)
             values = carry.logits[:, : space.shape[0]]

@@ -31,7 +31,7 @@ _SOURCES: dict[System, tuple[Any, ...]] = {
     "meta_rg": ("gpicljax.systems.meta_rg.learners.streams", "listening"),
     "bandits": (*_IN_CONTEXT_RL, "ten-arms", 200),
     "lakes": (*_IN_CONTEXT_RL, "lakes", 200),
-    "dark_rooms": (*_IN_CONTEXT_RL, "dark-room", 180),
+    "dark_rooms": (*_IN_CONTEXT_RL, "dark-room", 160),
     "keys_to_doors": (*_IN_CONTEXT_RL, "key-to-door", 200),
     "random_processes": (*_IN_CONTEXT_RL, "any-mdp", 160),
 }
@@ -62,8 +62,10 @@ class Config(TrainingConfig):
       systems: Systems whose trials are learnt from, each as often as the others.
       leave_out: System of these that is not learnt from; "" for none.
       tested: Systems whose trials are played in the end; by default those of `systems`.
-      start_from: Folder of a saved model to go on from.
-      train: Whether there is training; else the model of `start_from` is tested as it is.
+      start_from: Folders of saved models to go on from, each apart; several are compared with a new
+        one, which learns from the same streams.
+      train: Whether there is training; else the models of `start_from` are tested as they are.
+      plays: Whether trials are played in the end; else the log has what there is to know.
       length: Symbols of a stream.
       network: The model.
       agent: Batch and schedule; streams are shared among the systems.
@@ -75,8 +77,9 @@ class Config(TrainingConfig):
     systems: tuple[System, ...] = tuple(_SOURCES)
     leave_out: System | Literal[""] = ""
     tested: tuple[System, ...] = ()
-    start_from: Path | None = None
+    start_from: tuple[Path, ...] = ()
     train: bool = True
+    plays: bool = True
     length: Annotated[int, Range(64)] = 1024
     network: LanguageModelSettings = LanguageModelSettings(
         layers=4, features="latest", online=OnlineMemorySettings(ages=6, orders=1)
@@ -101,10 +104,9 @@ class Config(TrainingConfig):
         divides = self.agent.batch_size % (len(self.taught) * self.agent.microbatches) == 0
         accepted_values = f"a multiple of {len(self.taught)} systems and of the microbatches"
         check_config(divides, "agent.batch_size", self.agent.batch_size, accepted_values)
-        start = self.start_from
-        exists = start is None or start.is_dir()
-        check_config(exists, "start_from", str(start), "an existing folder")
-        has_model = self.train or start is not None
+        for folder in self.start_from:
+            check_config(folder.is_dir(), "start_from", str(folder), "an existing folder")
+        has_model = self.train or bool(self.start_from)
         check_config(has_model, "train", self.train, "True, without start_from")
 
     @property
@@ -113,9 +115,14 @@ class Config(TrainingConfig):
         return tuple(name for name in self.systems if name != self.leave_out)
 
     @property
+    def capacity(self) -> int:
+        """Returns the symbols of the longest trial that is played; some are longer than streams."""
+        return self.length + self.length // 8
+
+    @property
     def played(self) -> tuple[System, ...]:
         """Returns the systems that are played in the end."""
-        return self.tested or self.systems
+        return (self.tested or self.systems) if self.plays else ()
 
     @property
     def observations_per_update(self) -> int:
@@ -126,5 +133,5 @@ class Config(TrainingConfig):
 QUICK = Config(seeds=1, observations=500 * 8 * 1024, log_lines=20, trials=64)
 PRESETS = {
     "quick": QUICK,
-    "cpu": dataclasses.replace(QUICK, observations=1_250 * 8 * 1024, log_lines=50, trials=128),
+    "cpu": dataclasses.replace(QUICK, observations=1_250 * 8 * 1024, log_lines=50),
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import gpicljax
 from gpicljax.agents import sequence
@@ -26,8 +27,7 @@ from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.networks.language_model import language_model
 from gpicljax.rollout import play, start_rollout
-from gpicljax.runs import save_agent
-from gpicljax.runs.saved_agents import start_from
+from gpicljax.runs import load_agent, save_agent
 from gpicljax.runtime import (
     Measure,
     Program,
@@ -43,19 +43,31 @@ from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.settings import TrialSettings
 
-
 TRIALS = 0
 """Seed of the trials of tests: the same ones for every model, whatever its own seed is."""
 
 
 def play_trials(
-    key: jax.Array, task: StreamTask, agent: Agent, params: ArrayTree, count: int
+    key: jax.Array,
+    task: StreamTask,
+    agent: Agent,
+    params: ArrayTree,
+    count: int,
+    privileged: bool = False,
 ) -> jax.Array:
     """Returns the rewards of an agent, float `[count, steps]`; NaN beyond a trial's end.
 
     The same key gives the same trials to all agents.
+
+    Args:
+      key: a typed key.
+      task: what is played.
+      agent: the agent.
+      params: its parameters.
+      count: number of trials.
+      privileged: whether it is told the task, which takes long where every step is solved.
     """
-    vec = single_trial_batch(task.test_env, count, task.steps, privileged=True)
+    vec = single_trial_batch(task.test_env, count, task.steps, privileged=privileged)
     start = start_rollout(key, vec, agent, task.test_params)
     played = play(vec, agent, params, start, max_steps=task.steps)
     rewards, length = played.records[:, 0], played.length[:, :1]
@@ -66,7 +78,7 @@ def build(config: Config) -> Program:
     """Returns the program: streams of all systems, the network and its trainer."""
     names: set[System] = {*config.taught, *config.played}
     tasks = {name: load_task(name) for name in sorted(names)}
-    network = language_model(config.network, SYMBOLS, 2 * config.length)
+    network = language_model(config.network, SYMBOLS, config.capacity)
     updates = config.updates(config.observations_per_update)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
     each = config.agent.batch_size // config.agent.microbatches // len(config.taught)
@@ -81,7 +93,13 @@ def build(config: Config) -> Program:
     trainer = sequence.make(config.agent, network, sample, terms, length=config.length)
     data = tuple(task.params for task in taught)
 
-    init = start_from(config.start_from, lambda key: trainer.init(key, hparams, data))
+    def init(key: jax.Array, cell: tuple[Any, jax.Array] | tuple[()]) -> Any:
+        state = trainer.init(key, hparams, data)
+        if not cell:
+            return state
+        saved, is_new = cell
+        params = jax.tree.map(lambda own, x: jnp.where(is_new, own, x), state.params, saved)
+        return dataclasses.replace(state, params=params)
 
     def trials_of(name: System, wiped: bool) -> Measure:
         task = tasks[name]
@@ -102,18 +120,31 @@ def build(config: Config) -> Program:
     return Program(
         title=f"one network for {len(config.taught)} systems",
         details={"systems": ", ".join(config.taught)},
-        init=lambda key, cell: init(key),
+        init=init,
         update=trainer.update,
         observations=config.observations_per_update if config.train else 0,
+        cells=saved_models(config) or {"": ()},
         measures={
             name: {"": trials_of(name, False), WIPED: trials_of(name, True)}
             for name in config.played
         },
-        host_measures=programs,
+        host_measures=programs if config.plays else None,
         key_metric="nats",
         save=functools.partial(_save, config) if config.train else None,
         more=tasks,
     )
+
+
+def saved_models(config: Config) -> dict[str, tuple[Any, np.bool_]]:
+    """Returns the parameters of saved models, and whether a model is new instead, by name."""
+    models = {}
+    for folder in config.start_from:
+        run = folder.resolve().parents[1]
+        name = run.name if folder.parent.name == "agents" else folder.name
+        models[name] = load_agent(folder).params, np.bool_(False)
+    if len(models) > 1 and config.train:
+        models["new"] = next(iter(models.values()))[0], np.bool_(True)
+    return models
 
 
 def _save(config: Config, folder: Path, cell: ArrayTree, **about: Any) -> None:
@@ -130,7 +161,7 @@ def _save(config: Config, folder: Path, cell: ArrayTree, **about: Any) -> None:
         config=SymbolModelConfig(
             **dataclasses.asdict(config.agent),
             length=config.length,
-            capacity=2 * config.length,
+            capacity=config.capacity,
             temperature=config.temperature,
         ),
         network=config.network,
@@ -147,6 +178,7 @@ def play_programs(config: Config, name: System, task: StreamTask) -> dict[str, A
 
     def rewards(agent: Agent) -> Any:
         settings = {"task": task, "agent": agent, "params": (), "count": config.trials}
+        settings["privileged"] = True
         play = fast_jit(functools.partial(play_trials, **settings))
         return jax.device_get(play(named_key(TRIALS, name)))
 

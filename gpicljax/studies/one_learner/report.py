@@ -21,38 +21,67 @@ def report(outcome: RunResult) -> Report:
     tables, numbers, records = [], {}, []
     for name in config.played:
         task = outcome.program.more[name]
-        network = {role: outcome.seeds(x) for role, x in outcome.measured[name].items()}
+        measured = {role: outcome.seeds(x) for role, x in outcome.measured[name].items()}
+        # Models that are tested as they are count as seeds of one.
+        models = outcome.by_cell(measured) if config.train else {"": measured}
         programs = {
             role: np.asarray(x, np.float64)[None] for role, x in outcome.host_measured[name].items()
         }
         null = next(iter(task.nulls))
-        rows = [
-            Row("the network", "learner", _cells(network[""])),
-            Row("the network", "control", _cells(network[WIPED]), WIPED),
-            Row("random", "rule", _cells(programs["random"])),
-            Row(null, "rule", _cells(programs[null])),
-            Row(task.oracle[1], "oracle", _cells(programs["oracle"])),
-        ]
+        rows = []
+        for cell, rewards in models.items():
+            title = cell or "the network"
+            rows.append(Row(title, "learner", _cells(rewards[""])))
+            rows.append(Row(title, "control", _cells(rewards[WIPED]), WIPED))
+        rows.append(Row("random", "rule", _cells(programs["random"])))
         if task.teacher not in task.nulls.values() and task.env.symbols().acts:
-            rows.insert(3, Row("its teacher", "rule", _cells(programs["teacher"])))
-        lead = _lead(network[""], programs[null])
+            rows.append(Row("its teacher", "rule", _cells(programs["teacher"])))
+        rows.append(Row(null, "rule", _cells(programs[null])))
+        rows.append(Row(task.oracle[1], "oracle", _cells(programs["oracle"])))
         tables += [
             f"## {name}: {task.measure}",
             results_table(["agent", "whole trial", "last quarter"], rows),
-            f"Paired by trial, the network's lead over the {null} is {lead.format()}.",
         ]
-        numbers[name] = {"network": _mean(network[""]), "lead": lead}
-        records.append(_record(config, name, task, network, programs))
+        for cell, rewards in models.items():
+            lead = _lead(rewards[""], programs[null])
+            title = cell or "the network"
+            tables.append(f"Paired by trial, {title} is ahead of the {null} by {lead.format()}.")
+            numbers[f"{name}, {title}"] = {"mean": _mean(rewards[""]), "lead": lead}
+            records.append(_record(config, name, task, rewards, programs))
+    learnt = _what_was_learnt(outcome)
     outcome.draw_learning("nats", ylabel="nats per symbol")
     text = join_paragraphs(
         f"# One network, trials of {len(config.taught)} systems: preset {config.preset}",
-        f"Taught: {', '.join(config.taught)}. Trials with frozen weights, {config.trials} of each "
-        "system, on tasks that were not learnt from where a system has some apart for that; "
-        f"{config.seeds} seeds. Means per step: of the whole trial, and of its last quarter.",
+        f"Taught: {', '.join(config.taught)}. {config.seeds} seeds.",
+        f"Trials with frozen weights, {config.trials} of each system, on tasks that were not "
+        "learnt from where a system has some apart for that. Means per step: of the whole trial, "
+        "and of its last quarter."
+        if config.plays
+        else "",
         *tables,
+        *learnt,
         outcome.training_note("symbols"),
     )
     return Report(text, numbers, icl=records)
+
+
+def _what_was_learnt(outcome: RunResult) -> list[str]:
+    """Returns the nats of several models on the streams that they learn from, before they do."""
+    if len(outcome.program.cells) == 1 or not outcome.history:
+        return []
+    parts = []
+    for name in outcome.config.taught:
+        curves = outcome.by_cell(outcome.seeds(outcome.curve(f"nats.{name}")))
+        places = np.unique(np.linspace(0, len(outcome.steps) - 1, 6).astype(int))
+        rows = [
+            Row(cell, "learner", [mean_interval(curve[:, i]).format() for i in places])
+            if len(curve) > 1
+            else Row(cell, "learner", [f"{curve[0, i]:.3f}" for i in places])
+            for cell, curve in curves.items()
+        ]
+        head = ["start", *(f"by {outcome.steps[i]:,} symbols" for i in places)]
+        parts += [f"## {name}: nats of what is learnt", results_table(head, rows)]
+    return parts
 
 
 def _mean(rewards: np.ndarray, first: float = 0.0) -> float:

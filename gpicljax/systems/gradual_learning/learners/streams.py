@@ -19,4 +19,4 @@ def mappings() -> StreamTask:
     teacher = experts.teacher_agent()
     nulls = {"suffix predictor": experts.suffix_predictor()}
     told = experts.oracle(), "knows the answers"
-    return StreamTask(env, params, env, params, teacher, 640, "reward per step", nulls, told)
+    return StreamTask(env, params, env, params, teacher, 440, "reward per step", nulls, told)

@@ -41,6 +41,7 @@ from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import Auxiliary, R2D2Config, R2D2HParams
 from gpicljax.agents.sac import SACConfig, SACHParams
 from gpicljax.agents.sequence import SequenceHParams
+from gpicljax.agents.symbol_model import SymbolModelConfig
 from gpicljax.agents.tabular import TUNED_Q_LEARNING, TabularConfig, TabularHParams, q_learner
 from gpicljax.agents.td3 import DDPGConfig, TD3Config, TD3HParams
 from gpicljax.networks.actor_critic import ActorCriticSettings
@@ -72,6 +73,7 @@ __all__ = [
     "SACConfig",
     "SACHParams",
     "SequenceHParams",
+    "SymbolModelConfig",
     "TD3Config",
     "TD3HParams",
     "TabularConfig",

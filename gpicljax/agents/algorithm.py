@@ -141,7 +141,7 @@ class Algorithm:
         """
         reason = self.refusal(env.observation_space(), env.action_space(), env.num_agents)
         check(reason is None, "env", env.name, str(reason))
-        vec = VectorEnv(env, num_envs, resets="fresh", privileged=self.privileged)
+        vec = VectorEnv(env, num_envs, resets="fresh")  # what teachers need is not called upon
         trainer = self.make(self.to_act(config), vec, network)
         state = jax.eval_shape(lambda: trainer.init(jax.random.key(0), self.hparams()))
         return Acting(trainer.agent(greedy=True), state.params)

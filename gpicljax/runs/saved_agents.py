@@ -249,7 +249,10 @@ def load_agent(
         raise SavedError(f"{folder} has params that are not accepted: {error}") from error
     if env is None or env == saved_env:
         return LoadedAgent(saved_env, env_params, agent, params, card)
-    return _assemble(env, env.default_params, params, card)
+    try:
+        return _assemble(env, env.default_params, params, card)
+    except NotImplementedError as error:  # an environment without a code, for one that reads it
+        raise SavedError(f"{folder} does not fit: {error}") from None
 
 
 class LoadedLanguageModel(NamedTuple):
@@ -326,7 +329,8 @@ def shipped_model(name: str) -> Path:
     experiments/gradual_learning.py`. `meta_rg_exact` learns the words of a language within an
     episode, by `python experiments/meta_rg.py`. `dark_room_planning` searches
     dark rooms and goes back to what it has found, by `python experiments/in_context_rl_train.py
-    --family dark-room --learner clone-planning`.
+    --family dark-room --learner clone-planning`. `one_learner` acts in every environment that
+    declares a code of symbols, by `python experiments/one_learner.py --preset cpu`.
 
     Raises:
       ValueError: for an unknown name.

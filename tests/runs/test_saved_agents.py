@@ -440,6 +440,20 @@ def test_a_model_that_is_loaded_predicts_the_same(saved_model):
     np.testing.assert_allclose(action, jax.nn.log_softmax(logits), atol=1e-5)
 
 
+def test_a_model_of_symbols_acts_in_every_environment_with_a_code():
+    folder = shipped_model("one_learner")
+    for env in (gpicljax.make("DarkRoom-v0"), gpicljax.make("MetaRG-v1")):
+        loaded = load_agent(folder, env)
+        vec = gpicljax.VectorEnv(env, 2)
+        start = jax.eval_shape(lambda key, v=vec, a=loaded.agent: start_rollout(key, v, a), KEY)
+        played = jax.eval_shape(
+            lambda start, v=vec, x=loaded: rollout(v, x.agent, x.params, start, 3), start
+        )
+        assert played[1][1].shape == (3, 2)
+    with pytest.raises(SavedError, match="MountainCar has no symbols"):
+        load_agent(folder, "MountainCar-v0")
+
+
 def test_another_model_is_refused(saved_model, saved_agent):
     other_settings = LanguageModelSettings("transformer", layers=2, width=8, heads=2)
     with pytest.raises(SavedError, match="another size"):
@@ -448,13 +462,14 @@ def test_another_model_is_refused(saved_model, saved_agent):
         load_language_model(saved_agent[0])
 
 
+KEY = jax.random.key(0)
 LANGUAGE_MODELS = {"meta_language_online": 10_639, "meta_language_tiny": 303_008}
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_shipped_models_learn_a_language_that_they_have_never_seen(name):
     agents = "byte_stream_quick", "dark_room_planning", "in_context_rl_mixture"
-    others = "maze_world_small", "meta_rg_exact"
+    others = "maze_world_small", "meta_rg_exact", "one_learner"
     assert shipped_models() == sorted([*agents, *others, *LANGUAGE_MODELS])
     folder = shipped_model(name)
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2e6

@@ -101,17 +101,21 @@ def build(config: Config) -> Program:
         params = jax.tree.map(lambda own, x: jnp.where(is_new, own, x), state.params, saved)
         return dataclasses.replace(state, params=params)
 
-    def trials_of(name: System, wiped: bool) -> Measure:
+    def trials_of(name: System) -> dict[str, Measure]:
         task = tasks[name]
-        agent = symbol_agent(network, task.test_env, config.temperature)
-        if wiped:
-            agent = with_memory_reset(agent, lambda timestep: jnp.ones_like(timestep.trial_start))
 
-        def rewards(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> jax.Array:
+        def rewards(
+            key: jax.Array, params: ArrayTree, cell: ArrayTree, forgets: jax.Array
+        ) -> jax.Array:
             del key, cell
+            agent = with_memory_reset(
+                symbol_agent(network, task.test_env, config.temperature),
+                lambda timestep: jnp.broadcast_to(forgets, timestep.trial_start.shape),
+            )
             return play_trials(named_key(TRIALS, name), task, agent, params, config.trials)
 
-        return Measure(rewards)
+        # One program for both.
+        return {"": Measure(rewards, (False,)), WIPED: Measure(rewards, (True,))}
 
     def programs(run: Any) -> dict[str, dict[str, Any]]:
         del run
@@ -124,10 +128,7 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=config.observations_per_update if config.train else 0,
         cells=saved_models(config) or {"": ()},
-        measures={
-            name: {"": trials_of(name, False), WIPED: trials_of(name, True)}
-            for name in config.played
-        },
+        measures={name: trials_of(name) for name in config.played},
         host_measures=programs if config.plays else None,
         key_metric="nats",
         save=functools.partial(_save, config) if config.train else None,
@@ -173,16 +174,17 @@ def _save(config: Config, folder: Path, cell: ArrayTree, **about: Any) -> None:
 
 def play_programs(config: Config, name: System, task: StreamTask) -> dict[str, Any]:
     """Returns the rewards of agents that are not trained, on the trials of the network."""
-    agents = {"random": random_agent(task.test_env), "teacher": task.teacher, **task.nulls}
-    agents["oracle"] = task.oracle[0]
+    settings = {"task": task, "params": (), "count": config.trials, "privileged": True}
 
     def rewards(agent: Agent) -> Any:
-        settings = {"task": task, "agent": agent, "params": (), "count": config.trials}
-        settings["privileged"] = True
-        play = fast_jit(functools.partial(play_trials, **settings))
+        play = fast_jit(functools.partial(play_trials, agent=agent, **settings))
         return jax.device_get(play(named_key(TRIALS, name)))
 
-    return {role: rewards(agent) for role, agent in agents.items()}
+    agents = {"random": random_agent(task.test_env), **task.nulls, "oracle": task.oracle[0]}
+    played = {role: rewards(agent) for role, agent in agents.items()}
+    teaches = [role for role, agent in agents.items() if agent is task.teacher]
+    played["teacher"] = played[teaches[0]] if teaches else rewards(task.teacher)
+    return played
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

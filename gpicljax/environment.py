@@ -223,9 +223,9 @@ class Environment(Generic[Params, Task, State]):
 
     Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only, whose annotations
     say what they accept (see `gpicljax.checks`). The rest follows, but for abilities that not every
-    environment has, of which `can_render`, `has_physical_state`, `has_transition_model` and
-    `sets_goals` tell. A method that is missing raises NotImplementedError, which names it, the
-    class, and what it is to return.
+    environment has, of which `can_render`, `has_physical_state`, `has_symbols`,
+    `has_transition_model` and `sets_goals` tell. A method that is missing raises
+    NotImplementedError, which names it, the class, and what it is to return.
 
     Keys, params, tasks, states and actions of another kind are refused with a ValueError.
 
@@ -442,6 +442,11 @@ class Environment(Generic[Params, Task, State]):
     def observation_space(self, task: Task | None = None) -> spaces.Space:
         """Returns the space of observations."""
         raise self._missing("observation_space")
+
+    @property
+    def has_symbols(self) -> bool:
+        """Whether trials can be written as streams of symbols: if `symbols` is overridden."""
+        return type(self).symbols is not Environment.symbols
 
     def symbols(self) -> SymbolCode:
         """Returns how trials are written as streams of symbols; an ability that not all have."""

@@ -112,6 +112,7 @@ NOT_RUN = {
     "python experiments/gradual_learning_lifelong.py": "tests/systems/gradual_learning lives some",
     "python experiments/gradual_learning_online.py": "tests/systems/gradual_learning plays some",
     "python experiments/gradual_learning.py": "an hour and more; results pages have the outcomes",
+    "python experiments/one_learner.py": "half an hour and more; a results page has the outcome",
     "python experiments/maze_world.py": "half an hour and more; results pages have the outcomes",
     "python experiments/maze_world_data.py --out": "tests/systems/maze_world collects a small set",
     "python experiments/meta_language.py": "half an hour and more; results pages have the outcomes",

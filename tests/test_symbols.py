@@ -88,6 +88,26 @@ def test_a_stream_reads_as_the_module_says():
     assert stream.symbols.max() < SYMBOLS
 
 
+def test_every_code_writes_its_environment():
+    codes = 0
+    for env_id in gpicljax.registered():
+        env = gpicljax.make(env_id)
+        if env.has_symbols:
+            codes += 1
+            written = jax.eval_shape(lambda env=env: play_shapes(env))
+            assert written.symbols.shape == (40, 2)
+    assert codes >= 12
+    assert not Trial(gpicljax.make("Acrobot-v1"), actions=3).has_symbols
+
+
+def play_shapes(env):
+    """The stream of two time steps of a batch of two, to be evaluated for its shapes alone."""
+    vec = gpicljax.VectorEnv(env, 2)
+    _, timestep = vec.init(jax.random.key(0))
+    steps = jax.tree.map(lambda x: jnp.stack([x, x]), timestep)
+    return write_stream(env.symbols(), jnp.zeros((2, 2), jnp.int32), steps, 40)
+
+
 def test_silence_and_nothing_are_not_written():
     env = ENVIRONMENTS["byte streams"]()
     timesteps, actions, stream = play(env, steps=8, batch=1)

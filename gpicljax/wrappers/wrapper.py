@@ -164,6 +164,11 @@ class Wrapper(Environment[Params, Task, State]):
         return self.after(state, moved, task)
 
     @property
+    def has_symbols(self) -> bool:
+        """Whether the wrapped environment's trials can be written as symbols."""
+        return self.env.has_symbols
+
+    @property
     def has_transition_model(self) -> bool:
         """False: what is around it may change them."""
         return False

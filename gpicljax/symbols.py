@@ -20,7 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax import spaces
 from gpicljax.checks import check
+from gpicljax.environment import Environment
 from gpicljax.interface import TimeStep
 from gpicljax.typing import ArrayTree
 
@@ -94,6 +96,37 @@ def nearest_level(value: jax.Array, of: Sequence[float]) -> jax.Array:
     """Returns the index of the level nearest to each number, `int32[...]`."""
     borders = (np.asarray(of)[1:] + np.asarray(of)[:-1]) / 2
     return jnp.searchsorted(jnp.asarray(borders, value.dtype), value).astype(jnp.int32)
+
+
+def code_of(env: Environment) -> SymbolCode:
+    """Returns an environment's code, whose values the alphabet holds.
+
+    Raises:
+      NotImplementedError: if it declares none.
+      ValueError: for actions, or values of an observation, that are more than there are symbols.
+    """
+    code, actions = env.symbols(), env.action_space()
+    if code.acts:
+        fits = isinstance(actions, spaces.Discrete) and actions.n <= VALUES
+        check(fits, f"{env.name}'s actions", actions, f"Discrete(n), n up to {VALUES}")
+    largest = _largest_member(env.observation_space())
+    for entry in code.observation:
+        if entry.marker < 0 and not entry.levels:
+            value = int(np.max(entry.read(largest), initial=0))
+            check(value < VALUES, f"{env.name}'s observations", value, f"values below {VALUES}")
+    return code
+
+
+def _largest_member(space: spaces.Space) -> Any:
+    """Returns the member of a space whose discrete parts are as large as they can be."""
+    if isinstance(space, spaces.Dict):
+        return {name: _largest_member(part) for name, part in space.items}
+    if isinstance(space, spaces.Discrete):
+        return np.asarray(space.n - 1)
+    if isinstance(space, spaces.MultiDiscrete):
+        return np.asarray(space.nvec) - 1
+    assert isinstance(space, spaces.Box), space
+    return np.zeros(space.shape)
 
 
 class Written(NamedTuple):

@@ -18,6 +18,7 @@ from gpicljax.symbols import (
     VALUES,
     Entry,
     SymbolCode,
+    code_of,
     levels,
     nearest_level,
     read_stream,
@@ -94,6 +95,7 @@ def test_every_code_writes_its_environment():
         env = gpicljax.make(env_id)
         if env.has_symbols:
             codes += 1
+            assert code_of(env).rewards == env.symbols().rewards
             written = jax.eval_shape(lambda env=env: play_shapes(env))
             assert written.symbols.shape == (40, 2)
     assert codes >= 12
@@ -148,4 +150,8 @@ def test_what_cannot_be_read_is_refused():
     with pytest.raises(ValueError, match="up to 256"):
         SymbolCode(tuple(range(VALUES + 1)))
     with pytest.raises(NotImplementedError, match="symbols"):
-        gpicljax.make("MountainCar-v0").symbols()
+        code_of(gpicljax.make("MountainCar-v0"))
+    with pytest.raises(ValueError, match="values below 256"):
+        code_of(gpicljax.make("DarkRoom-v0", size=17))
+    with pytest.raises(ValueError, match="n up to 256"):
+        code_of(gpicljax.make("MetaRG-v0", actions="reference"))

@@ -29,7 +29,7 @@ from gpicljax.networks.language_model import LanguageModelSettings, language_mod
 from gpicljax.networks.policies import draw_choice, legal_actions
 from gpicljax.networks.transformer_block import KVCache
 from gpicljax.rollout import Record, rollout, start_rollout
-from gpicljax.symbols import ACTION, SYMBOLS, SymbolCode, write_step, write_stream
+from gpicljax.symbols import ACTION, SYMBOLS, SymbolCode, code_of, write_step, write_stream
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
@@ -104,7 +104,7 @@ def symbol_agent(network: Network, env: Environment, temperature: float = 1.0) -
       env: the environment; its actions are `Discrete`, or, where its code has none, predictions.
       temperature: of its choices; 0 takes the most probable action.
     """
-    code, space = env.symbols(), env.action_space()
+    code, space = code_of(env), env.action_space()
 
     def read(
         params: ArrayTree, carry: SymbolCarry, symbol: jax.Array, start: jax.Array, is_read: Any
@@ -262,7 +262,7 @@ def stream_sampler(
     Raises:
       ValueError: for a teacher whose memory cannot be told which actions were played instead.
     """
-    code = vec.env.symbols()
+    code = code_of(vec.env)
     has_memory = bool(jax.tree.leaves(jax.eval_shape(lambda: teacher.initial_carry(1))))
     fits = not exploration or not has_memory or teacher.record_action is not None
     check(fits, "exploration", exploration, "0, for a teacher that has no record_action")

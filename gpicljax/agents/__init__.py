@@ -2,6 +2,7 @@
 
 import lazy_loader
 
+import gpicljax.agents.symbol_model  # noqa: F401  registers its algorithm
 from gpicljax.agents.acting import (
     network_agent,
     optimal_agent,
@@ -41,7 +42,6 @@ from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import Auxiliary, R2D2Config, R2D2HParams
 from gpicljax.agents.sac import SACConfig, SACHParams
 from gpicljax.agents.sequence import SequenceHParams
-from gpicljax.agents.symbol_model import SymbolModelConfig
 from gpicljax.agents.tabular import TUNED_Q_LEARNING, TabularConfig, TabularHParams, q_learner
 from gpicljax.agents.td3 import DDPGConfig, TD3Config, TD3HParams
 from gpicljax.networks.actor_critic import ActorCriticSettings
@@ -73,7 +73,6 @@ __all__ = [
     "SACConfig",
     "SACHParams",
     "SequenceHParams",
-    "SymbolModelConfig",
     "TD3Config",
     "TD3HParams",
     "TabularConfig",

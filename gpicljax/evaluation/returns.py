@@ -83,6 +83,37 @@ def single_trial_batch(
     )
 
 
+def trial_rewards(
+    key: jax.Array,
+    env: Environment,
+    agent: Agent,
+    params: ArrayTree,
+    *,
+    trials: int,
+    steps: int,
+    env_params: ArrayTree = None,
+    privileged: bool = False,
+) -> jax.Array:
+    """Returns the rewards of trials of one episode, float `[N, T]`; NaN beyond a trial's end.
+
+    The same key gives the same trials to all agents.
+
+    Args:
+      key: a typed key.
+      env: an environment for one agent.
+      agent: the agent.
+      params: its parameters.
+      trials: N.
+      steps: T, the most of a trial.
+      env_params: distribution over tasks; the environment's default if None.
+      privileged: whether the agent is told what is privileged.
+    """
+    vec = single_trial_batch(env, trials, steps, privileged=privileged)
+    start = start_rollout(key, vec, agent, env_params)
+    played = play(vec, agent, params, start, max_steps=steps)
+    return jnp.where(jnp.arange(steps) < played.length[:, :1], played.records[:, 0], jnp.nan)
+
+
 def episode_returns(
     key: jax.Array,
     env: Environment,

@@ -2,7 +2,6 @@
 
     python experiments/one_learner.py
     python experiments/one_learner.py --systems lakes
-    python experiments/one_learner.py --leave-out lakes
 
 Programs that need no training, and oracles, play the same trials as the network.
 """

@@ -23,10 +23,9 @@ from gpicljax.agents.symbol_model import (
     symbol_agent,
     symbol_losses,
 )
-from gpicljax.evaluation.returns import single_trial_batch
+from gpicljax.evaluation.returns import trial_rewards
 from gpicljax.interface import Agent
 from gpicljax.networks.language_model import language_model
-from gpicljax.rollout import play, start_rollout
 from gpicljax.runs import load_agent, save_agent
 from gpicljax.runtime import (
     Measure,
@@ -36,7 +35,7 @@ from gpicljax.runtime import (
     named_key,
     run_experiment,
 )
-from gpicljax.studies.one_learner.config import PRESETS, Config, System, load_task
+from gpicljax.studies.one_learner.config import PRESETS, Config, load_task
 from gpicljax.studies.one_learner.report import WIPED, report
 from gpicljax.symbols import SYMBOLS
 from gpicljax.typing import ArrayTree
@@ -47,51 +46,22 @@ TRIALS = 0
 """Seed of the trials of tests: the same ones for every model, whatever its own seed is."""
 
 
-def play_trials(
-    key: jax.Array,
-    task: StreamTask,
-    agent: Agent,
-    params: ArrayTree,
-    count: int,
-    privileged: bool = False,
-) -> jax.Array:
-    """Returns the rewards of an agent, float `[count, steps]`; NaN beyond a trial's end.
-
-    The same key gives the same trials to all agents.
-
-    Args:
-      key: a typed key.
-      task: what is played.
-      agent: the agent.
-      params: its parameters.
-      count: number of trials.
-      privileged: whether it is told the task, which takes long where every step is solved.
-    """
-    vec = single_trial_batch(task.test_env, count, task.steps, privileged=privileged)
-    start = start_rollout(key, vec, agent, task.test_params)
-    played = play(vec, agent, params, start, max_steps=task.steps)
-    rewards, length = played.records[:, 0], played.length[:, :1]
-    return jnp.where(jnp.arange(task.steps) < length, rewards, jnp.nan)
-
-
 def build(config: Config) -> Program:
     """Returns the program: streams of all systems, the network and its trainer."""
-    names: set[System] = {*config.taught, *config.played}
-    tasks = {name: load_task(name) for name in sorted(names)}
+    tasks = {name: load_task(name) for name in config.systems}
     network = language_model(config.network, SYMBOLS, config.capacity)
     updates = config.updates(config.observations_per_update)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
-    each = config.agent.batch_size // config.agent.microbatches // len(config.taught)
+    each = config.agent.batch_size // config.agent.microbatches // len(config.systems)
 
     def sampler(task: StreamTask) -> Any:
         vec = VectorEnv(task.env, each, resets="fresh", params=task.params, privileged=True)
         return stream_sampler(vec, task.teacher, task.steps, config.length, task.exploration)
 
-    taught = [tasks[name] for name in config.taught]
-    sample = mixed_sampler([sampler(task) for task in taught])
-    terms = symbol_losses(config.taught)
+    sample = mixed_sampler([sampler(task) for task in tasks.values()])
+    terms = symbol_losses(config.systems)
     trainer = sequence.make(config.agent, network, sample, terms, length=config.length)
-    data = tuple(task.params for task in taught)
+    data = tuple(task.params for task in tasks.values())
 
     def init(key: jax.Array, cell: tuple[Any, jax.Array] | tuple[()]) -> Any:
         state = trainer.init(key, hparams, data)
@@ -101,7 +71,12 @@ def build(config: Config) -> Program:
         params = jax.tree.map(lambda own, x: jnp.where(is_new, own, x), state.params, saved)
         return dataclasses.replace(state, params=params)
 
-    def trials_of(name: System) -> dict[str, Measure]:
+    def rewards_of(name: str, task: StreamTask, agent: Agent, params: Any, **how: Any) -> Any:
+        sizes = {"trials": config.trials, "steps": task.steps, "env_params": task.test_params}
+        key = named_key(TRIALS, name)
+        return trial_rewards(key, task.test_env, agent, params, **sizes, **how)
+
+    def trials_of(name: str) -> dict[str, Measure]:
         task = tasks[name]
 
         def rewards(
@@ -112,24 +87,35 @@ def build(config: Config) -> Program:
                 symbol_agent(network, task.test_env, config.temperature),
                 lambda timestep: jnp.broadcast_to(forgets, timestep.trial_start.shape),
             )
-            return play_trials(named_key(TRIALS, name), task, agent, params, config.trials)
+            return rewards_of(name, task, agent, params)
 
         # One program for both.
         return {"": Measure(rewards, (False,)), WIPED: Measure(rewards, (True,))}
 
-    def programs(run: Any) -> dict[str, dict[str, Any]]:
-        del run
-        return {name: play_programs(config, name, tasks[name]) for name in config.played}
+    def programs(name: str) -> dict[str, Any]:
+        task = tasks[name]
+
+        def rewards(agent: Agent) -> Any:
+            settings = {"name": name, "task": task, "params": (), "privileged": True}
+            return jax.device_get(
+                fast_jit(functools.partial(rewards_of, agent=agent, **settings))()
+            )
+
+        agents = {"random": random_agent(task.test_env), **task.nulls, "oracle": task.oracle[0]}
+        played = {role: rewards(agent) for role, agent in agents.items()}
+        teaches = [role for role, agent in agents.items() if agent is task.teacher]
+        played["teacher"] = played[teaches[0]] if teaches else rewards(task.teacher)
+        return played
 
     return Program(
-        title=f"one network for {len(config.taught)} systems",
-        details={"systems": ", ".join(config.taught)},
+        title=f"one network for {len(config.systems)} systems",
+        details={"systems": ", ".join(config.systems)},
         init=init,
         update=trainer.update,
         observations=config.observations_per_update if config.train else 0,
         cells=saved_models(config) or {"": ()},
         measures={name: trials_of(name) for name in config.played},
-        host_measures=programs if config.plays else None,
+        host_measures=lambda run: {name: programs(name) for name in config.played},
         key_metric="nats",
         save=functools.partial(_save, config) if config.train else None,
         more=tasks,
@@ -167,24 +153,9 @@ def _save(config: Config, folder: Path, cell: ArrayTree, **about: Any) -> None:
         ),
         network=config.network,
         trials=TrialSettings(),
-        systems=config.taught,
+        systems=config.systems,
         **about,
     )
-
-
-def play_programs(config: Config, name: System, task: StreamTask) -> dict[str, Any]:
-    """Returns the rewards of agents that are not trained, on the trials of the network."""
-    settings = {"task": task, "params": (), "count": config.trials, "privileged": True}
-
-    def rewards(agent: Agent) -> Any:
-        play = fast_jit(functools.partial(play_trials, agent=agent, **settings))
-        return jax.device_get(play(named_key(TRIALS, name)))
-
-    agents = {"random": random_agent(task.test_env), **task.nulls, "oracle": task.oracle[0]}
-    played = {role: rewards(agent) for role, agent in agents.items()}
-    teaches = [role for role, agent in agents.items() if agent is task.teacher]
-    played["teacher"] = played[teaches[0]] if teaches else rewards(task.teacher)
-    return played
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

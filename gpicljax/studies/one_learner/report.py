@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gpicljax.evaluation.records import ICLRecord, icl_record
+from gpicljax.evaluation.records import icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.tables import Row, join_paragraphs, results_table
 from gpicljax.runtime import Report, RunResult
-from gpicljax.studies.one_learner.config import TITLES, Config, System
+from gpicljax.studies.one_learner.config import SOURCES, Config
 
 WIPED = "memory wiped"
 
@@ -47,12 +45,24 @@ def report(outcome: RunResult) -> Report:
             title = cell or "the network"
             tables.append(f"Paired by trial, {title} is ahead of the {null} by {lead.format()}.")
             numbers[f"{name}, {title}"] = {"mean": _mean(rewards[""]), "lead": lead}
-            records.append(_record(config, name, task, rewards, programs))
+            records.append(
+                icl_record(
+                    {"agent": rewards[""], WIPED: rewards[WIPED], "oracle": programs["oracle"]},
+                    {null: programs[null]},
+                    system=SOURCES[name].system,
+                    task=SOURCES[name].task,
+                    agent="one network for all" if len(config.systems) > 1 else "symbols alone",
+                    measure=task.measure,
+                    context="steps",
+                    oracle=task.oracle[1],
+                    bins=16,
+                )
+            )
     learnt = _what_was_learnt(outcome)
     outcome.draw_learning("nats", ylabel="nats per symbol")
     text = join_paragraphs(
-        f"# One network, trials of {len(config.taught)} systems: preset {config.preset}",
-        f"Taught: {', '.join(config.taught)}. {config.seeds} seeds.",
+        f"# One network, trials of {len(config.systems)} systems: preset {config.preset}",
+        f"Taught: {', '.join(config.systems)}. {config.seeds} seeds.",
         f"Trials with frozen weights, {config.trials} of each system, on tasks that were not "
         "learnt from where a system has some apart for that. Means per step: of the whole trial, "
         "and of its last quarter."
@@ -70,13 +80,11 @@ def _what_was_learnt(outcome: RunResult) -> list[str]:
     if len(outcome.program.cells) == 1 or not outcome.history:
         return []
     parts = []
-    for name in outcome.config.taught:
+    for name in outcome.config.systems:
         curves = outcome.by_cell(outcome.seeds(outcome.curve(f"nats.{name}")))
         places = np.unique(np.linspace(0, len(outcome.steps) - 1, 6).astype(int))
         rows = [
             Row(cell, "learner", [mean_interval(curve[:, i]).format() for i in places])
-            if len(curve) > 1
-            else Row(cell, "learner", [f"{curve[0, i]:.3f}" for i in places])
             for cell, curve in curves.items()
         ]
         head = ["start", *(f"by {outcome.steps[i]:,} symbols" for i in places)]
@@ -99,25 +107,3 @@ def _lead(network: np.ndarray, null: np.ndarray) -> Interval:
     """Returns the mean lead per step on the same trials: over seeds, or over trials of one seed."""
     lead = np.nanmean(network, -1) - np.nanmean(null, -1)
     return mean_interval(lead.mean(1) if len(lead) > 1 else lead[0])
-
-
-def _record(
-    config: Config,
-    name: System,
-    task: Any,
-    network: dict[str, np.ndarray],
-    programs: dict[str, np.ndarray],
-) -> ICLRecord:
-    system, kind = TITLES[name]
-    several = len(config.taught) > 1
-    return icl_record(
-        {"agent": network[""], WIPED: network[WIPED], "oracle": programs["oracle"]},
-        {null: programs[null] for null in task.nulls},
-        system=system,
-        task=kind,
-        agent="one network for all systems" if several else "symbols of one system",
-        measure=task.measure,
-        context="steps",
-        oracle=task.oracle[1],
-        bins=16,
-    )

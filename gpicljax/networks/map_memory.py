@@ -109,6 +109,12 @@ def number_of_places(radius: int) -> int:
     return 4 * (2 * radius + 1) ** 2
 
 
+def all_places(batch: int, radius: int) -> jax.Array:
+    """Returns the numbers of all places, `int32[P, B]`."""
+    places = jnp.arange(number_of_places(radius), dtype=jnp.int32)
+    return jnp.broadcast_to(places[:, None], (len(places), batch))
+
+
 class PlaceEmbedding(nn.Module):
     """Vectors of places: of x, y and heading, and of all three together."""
 
@@ -212,6 +218,7 @@ class MapReader(nn.Module):
         if carry is not None:
             offset = memory.stored.shape[1]
             latents = jnp.concatenate([memory.stored.swapaxes(0, 1), observed])
+        stored_at = all_places(batch, self.radius)[:offset]
         row = jnp.broadcast_to(jnp.arange(memory.seen_at.shape[1]), memory.seen_at.shape)
 
         def see(
@@ -230,7 +237,8 @@ class MapReader(nn.Module):
         more |= {"window": window} if self.has_window else {}
         outputs, trunk = self.model.unroll(trunk, self._place(inputs, where), starts, **more)
         outputs |= {"moved": self._guess(inputs["action"], where), "has_moved": where.moved}
-        return self._recall(outputs, where, latents, trace), (trunk, memory)
+        stored_at = jnp.concatenate([stored_at, where.here])
+        return self._recall(outputs, where, latents, stored_at, trace), (trunk, memory)
 
     def step(
         self,
@@ -259,7 +267,8 @@ class MapReader(nn.Module):
         outputs |= {"moved": guess, "has_moved": where.moved}
         row = jnp.broadcast_to(jnp.arange(then.seen_at.shape[1]), then.seen_at.shape)
         trace = jax.tree.map(lambda x: x[None], trace_map(then, where, row, window))
-        return self._recall(outputs, where, then.stored.swapaxes(0, 1), trace), (trunk, then)
+        latents, stored_at = then.stored.swapaxes(0, 1), all_places(len(action), self.radius)
+        return self._recall(outputs, where, latents, stored_at, trace), (trunk, then)
 
     def _place(self, inputs: dict[str, Any], where: Whereabouts) -> dict[str, Any]:
         recalled = jnp.concatenate([where.recalled, where.is_recalled[..., None]], axis=-1)
@@ -274,13 +283,17 @@ class MapReader(nn.Module):
         return self.obstacle(hidden)[..., 0]
 
     def _recall(
-        self, outputs: dict[str, Any], where: Whereabouts, latents: jax.Array, trace: MapTrace
+        self,
+        outputs: dict[str, Any],
+        where: Whereabouts,
+        latents: jax.Array,
+        stored_at: jax.Array,
+        trace: MapTrace,
     ) -> dict[str, Any]:
         outputs = outputs | {"latent": outputs["latent"] + self.gate * where.recalled}
         if self.planner is None:
             return outputs
-        features = outputs["features"].reshape(*trace.place.shape, -1)
-        logits = self.planner(features, latents, trace).reshape(outputs["policy"].shape)
+        logits = self.planner(latents, stored_at, trace).reshape(outputs["policy"].shape)
         return outputs | {"policy": outputs["policy"] + logits}
 
 

@@ -1,16 +1,15 @@
-"""Planning on a map of what was seen where: shortest ways to what a model wants to reach.
+"""Planning on a map of what latents show: value iteration over all cells around the start.
 
-Latents have scores, products of what the model attends to now and of the latent: what it is worth
-to be where it was seen; to go on from there to a new cell; to go on to a cell that was entered
-before (a landmark does not show to an agent inside its cell); and to turn right or left in the next
-cell and go on there (what is beside an agent does not show either). Ways between cells that were
-entered cost a learnt price a cell. What is worth what is learnt; that ways are made of cells next
-to each other is built in.
+From a latent are read, for each cell in front of the agent, what entering it costs, whether it is
+seen, and a key of what stands in it. Dead reckoning says where on the map that cell is; what all
+stored latents tell of it is added up. A cell is worth reaching if it has not been seen, or if its
+key fits the latent of now. What latents show is learnt from the moves of a teacher alone; where
+they show it, and that ways lead from cell to cell, is built in.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,114 +18,81 @@ from flax import linen as nn
 
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.layers import default_float
-from gpicljax.networks.map_memory import HEADINGS, MapTrace
+from gpicljax.networks.map_memory import HEADINGS, MapTrace, number_of_places
 
-# Worth of what cannot be reached; finite, so that its gradient is 0 and not NaN.
+# Worth of what lies beyond the map.
 NEVER = -50.0
-# Moves that are worth this much less than the best are told apart by the model alone.
-CLIP = 3.0
+# Added to what entering a cell costs in which something was in the way.
+BLOCKED = 20.0
+# Cells that latents show: steps forward and to the right.
+SIGHTS = np.array([(x, y) for x in range(6) for y in (-1, 0, 1)], np.int32)
 
-HERE, EXPLORE, ENTER = range(3)
-"""Ends of ways: in a cell; in the cell ahead, entered for the first time, or again."""
 
+def cells_in_sight(radius: int) -> np.ndarray:
+    """Returns the cells that a latent of each place shows, `int32[P, K]`.
 
-class Worth(NamedTuple):
-    """Worth of the ends of ways; float `[N, X, Y, 4]` unless stated; `NEVER` where none can end.
-
-    Attributes:
-      here: of being in a cell, by the heading in which it was seen.
-      explore: of entering the cell ahead for the first time.
-      enter: of entering it again.
-      price: `[]`, of one cell.
+    A cell is numbered row by row; those beyond the map have the number after the last.
     """
-
-    here: jax.Array
-    explore: jax.Array
-    enter: jax.Array
-    price: jax.Array
-
-
-def neighbours(values: jax.Array, fill: float | bool) -> jax.Array:
-    """Returns the values of the cells next to each cell, `[N, X, Y] -> [N, X, Y, 4]`."""
-    side = values.shape[1]
-    padded = jnp.pad(values, ((0, 0), (1, 1), (1, 1)), constant_values=fill)
-    return jnp.stack(
-        [padded[:, 1 + x : 1 + x + side, 1 + y : 1 + y + side] for x, y in HEADINGS], axis=-1
-    )
+    side = 2 * radius + 1
+    place = np.arange(number_of_places(radius))
+    cell = np.stack([place // (4 * side), place // 4 % side], axis=-1)[:, None]
+    forward, right = (HEADINGS[(place + turn) % 4][:, None] for turn in (0, 1))
+    cell = cell + SIGHTS[:, :1] * forward + SIGHTS[:, 1:] * right
+    is_inside = ((cell >= 0) & (cell < side)).all(-1)
+    return np.where(is_inside, cell @ np.array([side, 1]), side * side).astype(np.int32)
 
 
-class Ways(NamedTuple):
-    """Ends of the best ways that leave a cell along each heading; leaves `[N, 4]`.
-
-    Attributes:
-      goal: `int32`, the pose at its end.
-      end: `int32`, `HERE`, `EXPLORE` or `ENTER`.
-      cells: `int32`, its length between cells that were entered.
-      exists: `bool`, whether there is one.
-    """
-
-    goal: jax.Array
-    end: jax.Array
-    cells: jax.Array
-    exists: jax.Array
-
-
-def best_ways(
-    worth: Worth, entered: jax.Array, is_blocked: jax.Array, place: jax.Array, sweeps: int
-) -> Ways:
-    """Returns the best ways from a place by value iteration; without gradients.
+def values_of_neighbours(
+    worth: jax.Array, cost: jax.Array, place: jax.Array, sweeps: int
+) -> jax.Array:
+    """Returns what it is worth to enter each neighbour of a place, by value iteration.
 
     Args:
-      worth: see `Worth`.
-      entered: `bool[N, X, Y]`, cells that were entered.
-      is_blocked: `bool[N, X, Y, 4]`, poses ahead of which something was in the way.
-      place: `int32[N]`, a pose in the cell that ways leave.
-      sweeps: of value iteration: cells of the longest way.
-    """
-    side = entered.shape[1]
-    is_way = neighbours(entered, False) & entered[..., None]
-    is_frontier = entered[..., None] & ~is_way & ~is_blocked
-    ahead = jnp.where(is_frontier, worth.explore, jnp.where(is_way, worth.enter, NEVER))
-    here = jnp.where(entered[..., None], worth.here, NEVER)
-    start = jnp.maximum(here.max(-1), ahead.max(-1))
+      worth: float `[X, Y, N]`, of being in a cell.
+      cost: float `[X, Y, N]`, of entering it.
+      place: `int32[N]`.
+      sweeps: cells of the longest way.
 
-    def ways(values: jax.Array) -> jax.Array:
-        return jnp.where(is_way, neighbours(values, NEVER), NEVER) - worth.price
+    Returns:
+      Float `[4, N]`, by heading. Its gradient is that of the best way's end and costs.
+    """
+    side, count = worth.shape[1:]
+    fixed_worth, fixed_cost = jax.lax.stop_gradient((worth, cost))
+
+    def onward(values: jax.Array) -> jax.Array:
+        around = (1, 1), (1, 1), (0, 0)
+        return jnp.pad(values - fixed_cost, around, constant_values=NEVER)
 
     def sweep(values: jax.Array, _: None) -> tuple[jax.Array, None]:
-        return jnp.maximum(start, ways(values).max(-1)), None
+        entered = onward(values)
+        rows = jnp.maximum(entered[2:, 1:-1], entered[:-2, 1:-1])
+        columns = jnp.maximum(entered[1:-1, 2:], entered[1:-1, :-2])
+        return jnp.maximum(fixed_worth, jnp.maximum(rows, columns)), None
 
-    values, _ = jax.lax.scan(sweep, start, None, length=sweeps)
-    # What follows is computed for few cells: those on four ways.
-    rows, headings = jnp.arange(len(place))[:, None], jnp.arange(4)
-    onward, here, ahead, is_way, is_frontier, goes_on = (
-        x.reshape(len(place), side * side, -1)
-        for x in (ways(values), here, ahead, is_way, is_frontier, values > start)
-    )
-    strides = jnp.asarray(HEADINGS @ np.array([side, 1]), jnp.int32)
+    values, _ = jax.lax.scan(sweep, fixed_worth, None, length=sweeps)
+    entered, column = onward(values), jnp.arange(count)
+    steps = jnp.asarray(HEADINGS)
 
-    def walk(state: tuple[jax.Array, jax.Array], _: None) -> tuple[Any, None]:
-        cell, cells = state
-        goes = goes_on[rows, cell, 0]
-        then = cell + strides[onward[rows, cell].argmax(-1)]
-        return (jnp.where(goes, then, cell), cells + goes), None
+    def around(x: jax.Array, y: jax.Array) -> jax.Array:
+        ways = steps.reshape(4, 2, *(1,) * x.ndim)
+        return entered[1 + x + ways[:, 0], 1 + y + ways[:, 1], column]
 
-    origin = place[:, None] // 4
-    leads = onward[rows, origin, headings] > ahead[rows, origin, headings]
-    first = jnp.where(leads, origin + strides, origin)
-    (last, cells), _ = jax.lax.scan(walk, (first, leads.astype(jnp.int32)), None, length=sweeps)
-    ends_here, ends_ahead = here[rows, last], ahead[rows, last]
-    is_ahead = ~leads | (ends_ahead.max(-1) > ends_here.max(-1))
-    heading = jnp.where(is_ahead, ends_ahead.argmax(-1), ends_here.argmax(-1))
-    cell, heading = jnp.where(leads, last, origin), jnp.where(leads, heading, headings)
-    end = jnp.where(is_frontier[rows, cell, heading], EXPLORE, ENTER)
-    exists = (is_way | is_frontier)[rows, origin, headings]
-    return Ways(
-        cell * 4 + heading,
-        jnp.where(is_ahead, end, HERE),
-        jnp.where(leads, cells, 0),
-        exists,
-    )
+    def walk(cell: tuple[jax.Array, ...], _: None) -> tuple[Any, Any]:
+        x, y, goes = cell
+        ahead = around(x, y)
+        goes &= ahead.max(0) > fixed_worth[x, y, column]
+        way = jnp.where(goes[..., None], steps[ahead.argmax(0)], 0)
+        x, y = x + way[..., 0], y + way[..., 1]
+        return (x, y, goes), (x, y, goes)
+
+    x, y = place // (4 * side), place // 4 % side
+    x, y = (z + way[:, None] for z, way in zip((x, y), steps.T, strict=True))
+    is_inside = (jnp.minimum(x, y) >= 0) & (jnp.maximum(x, y) < side)
+    x, y = (jnp.clip(z, 0, side - 1) for z in (x, y))
+    end, later = jax.lax.scan(walk, (x, y, is_inside), None, length=sweeps)
+    costs = jnp.where(later[2], cost[later[0], later[1], column], 0).sum(0)
+    value = worth[end[0], end[1], column] - costs - cost[x, y, column]
+    return jnp.where(is_inside, value, NEVER)
 
 
 class MapPlanner(nn.Module):
@@ -135,84 +101,101 @@ class MapPlanner(nn.Module):
     Attributes:
       radius: of the map, see `MapReader`.
       sweeps: of value iteration.
-      width: of the keys of stored latents.
+      width: of the hidden layer that reads latents.
+      keys: numbers in a key of what stands in a cell.
     """
 
     radius: int
     sweeps: int
-    width: int = 64
+    width: int = 128
+    keys: int = 4
 
     @nn.compact
-    def __call__(self, features: jax.Array, latents: jax.Array, trace: MapTrace) -> jax.Array:
+    def __call__(self, latents: jax.Array, places: jax.Array, trace: MapTrace) -> jax.Array:
         """Returns the logits, float `[T, B, 5]`.
 
         Args:
-          features: float `[T, B, F]`, what the model attends to.
           latents: float `[S, B, Z]`, those that are stored at some step.
+          places: `int32[S, B]`, where they were seen.
           trace: the map at each step; its `row` is an index into `latents`.
         """
         steps, batch, _ = trace.row.shape
-        keys = nn.gelu(dense(self.width)(latents)).transpose(1, 2, 0)
-        keys = jnp.pad(keys, ((0, 0), (0, 1), (0, 0)), constant_values=1.0)
-        scores = {
-            name: (dense(self.width + 1, name=name)(features).swapaxes(0, 1) @ keys).swapaxes(0, 1)
-            / np.sqrt(self.width)
-            for name in ("here", "explore", "enter", "right", "left")
-        }
-        starts = {"unseen": 0.0, "price": -1.0, "sharpness": 1.0, "turn": -1.0}
-        unseen, price, sharpness, turn = (
-            self.param(name, nn.initializers.constant(value), (), default_float())
-            for name, value in starts.items()
+        side, channels, count = 2 * self.radius + 1, 2 + self.keys, steps * batch
+        hidden = nn.gelu(dense(self.width)(latents))
+        cost, seen, keys = jnp.split(
+            dense(len(SIGHTS) * channels)(hidden).reshape(*places.shape, len(SIGHTS), channels),
+            [1, 2],
+            axis=-1,
         )
-        price, turn = jax.nn.softplus(price), jax.nn.softplus(turn)
-        side = 2 * self.radius + 1
+        sights = jnp.concatenate([cost, jax.nn.softplus(seen - 2), keys], axis=-1)
+        query = dense(self.keys)(nn.gelu(dense(self.width)(latents)))
+        table = jnp.asarray(cells_in_sight(self.radius))
 
-        def as_maps(x: jax.Array) -> jax.Array:
-            return x.reshape(steps * batch, side, side, 4)
+        def add_up(one: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+            sights, places, row, place, query = one
+            is_stored = row[:, places] == jnp.arange(len(places))
+            now = query[jnp.take_along_axis(row, place[:, None], axis=1)[:, 0]]
+            if steps == 1:
+                told = jnp.where(is_stored[0, :, None, None], sights, 0)
+                told = jnp.zeros((side**2 + 1, channels)).at[table[places]].add(told)[None]
+            else:
+                told = jnp.zeros((len(places), side**2 + 1, channels))
+                index = jnp.arange(len(places))[:, None], table[places]
+                told = told.at[index].set(sights)
+                told = is_stored.astype(told.dtype) @ told.reshape(len(places), -1)
+                told = told.reshape(steps, side**2 + 1, channels)
+            return told[:, :-1], now
 
-        def pick(values: jax.Array, index: jax.Array) -> jax.Array:
-            return jnp.take_along_axis(values, index, axis=-1)
+        def by_episode(x: jax.Array) -> jax.Array:
+            return x.swapaxes(0, 1)
 
-        # All scores of a step in one table, and for each pose the entry of each of its ends. A
-        # latent tells what is ahead where it was seen in that pose, or else beside the next cell.
-        table = [scores[name] for name in ("here", "enter", "explore", "right", "left")]
-        table.append(jnp.broadcast_to(unseen, (steps, batch, 1)))
-        table, count = jnp.concatenate(table, axis=-1), len(latents)
-        row = as_maps(trace.row)
-        explore = jnp.full_like(row, 5 * count)
-        for number, seen in ((4, beside(row, -1)), (3, beside(row, 1)), (2, row)):
-            explore = jnp.where(seen >= 0, seen + number * count, explore)
-        entered, seen = (row >= 0).any(-1), jnp.maximum(row, 0)
-        entries = jnp.stack([seen, explore, seen + count])  # of HERE, EXPLORE, ENTER
-        entries = entries.reshape(3, steps, batch, -1)
-        fixed, fixed_price = jax.lax.stop_gradient((table, price))
-        here, explored, again = (as_maps(pick(fixed, entry)) for entry in entries)
-        here, again = (jnp.where(row >= 0, worth, NEVER) for worth in (here, again))
-        worth = Worth(here, explored, again, fixed_price)
-        place = trace.place.reshape(-1)
-        ways = best_ways(worth, entered, as_maps(trace.is_blocked), place, self.sweeps)
-        # The gradient of what the best way is worth is that of its end and of its length.
-        goal, end, cells, exists = (x.reshape(steps, batch, 4) for x in ways)
-        entry = jnp.choose(end, [pick(entry, goal) for entry in entries], mode="clip")
-        value = jnp.where(exists, pick(table, entry) - price * cells, NEVER)
-        turned = (trace.place[..., None] + np.arange(4)) % 4
-        front, right, behind, left = jnp.moveaxis(pick(value, turned), -1, 0)
-        stay = jnp.full_like(front, NEVER)
-        moves = jnp.stack([stay, left - turn, right - turn, behind, front], axis=-1)
-        best = moves.max(-1, keepdims=True)
-        return jnp.exp(sharpness) * jnp.maximum(moves - best, -CLIP)
+        of_episodes = (sights, places, trace.row, trace.place, query)
+        told, now = jax.lax.map(add_up, jax.tree.map(by_episode, of_episodes))
+        row, blocked = (
+            by_episode(x).reshape(count, side, side, 4) for x in (trace.row, trace.is_blocked)
+        )
+        entered = (row >= 0).any(-1).transpose(1, 2, 0)
+        barred = shift(blocked).transpose(1, 2, 0)
+        told = told.reshape(count, side, side, channels)
+        starts = {
+            "unseen": 10.0,
+            "goal": 20.0,
+            "unfit": -3.0,
+            "unknown": 3.0,
+            "turn": -1.0,
+            "sharpness": 0.0,
+        }
+        p = {
+            name: self.param(name, nn.initializers.constant(value), (), default_float())
+            for name, value in starts.items()
+        }
+        cost = 1 + jax.nn.softplus(p["unknown"] + told[..., 0].transpose(1, 2, 0))
+        cost = jnp.where(entered, 1.0, jnp.where(barred, BLOCKED, cost))
+        unseen = jnp.where(entered | barred, 0.0, jnp.exp(-told[..., 1].transpose(1, 2, 0)))
+        match = jnp.einsum("nxyk,nk->xyn", told[..., 2:], now.reshape(count, -1)) + p["unfit"]
+        worth = p["unseen"] * (unseen - 1) + p["goal"] * jax.nn.sigmoid(match)
+        place = by_episode(trace.place).reshape(count)
+        value = values_of_neighbours(worth, cost, place, self.sweeps)
+        turned = (place % 4 + np.arange(4)[:, None]) % 4
+        front, right, behind, left = jnp.take_along_axis(value, turned, axis=0)
+        turn = jax.nn.softplus(p["turn"])
+        # The teacher turns round by the right, and never goes back.
+        right = jnp.maximum(right, behind - turn)
+        moves = jnp.stack([left - turn, right - turn, front])
+        moves = -jnp.exp(p["sharpness"]) * jnp.log1p(moves.max(0) - moves)
+        left, right, front = moves
+        never = moves.min(0)
+        logits = jnp.stack([never, left, right, never, front], axis=-1)
+        return by_episode(logits.reshape(batch, steps, 5))
 
 
-def beside(row: jax.Array, turn: int) -> jax.Array:
-    """Returns the rows of latents that show what is beside the next cell, `int32[N, X, Y, 4]`.
-
-    Of a pose it is the latent seen one cell before in the heading from which `turn` quarters to the
-    right lead to the pose's; -1 where there is none.
-    """
-    side, shown = row.shape[1], []
-    padded = jnp.pad(row, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-1)
-    for heading in range(4):
-        before = (heading - turn) % 4
-        x, y = HEADINGS[before]
-        shown.append(padded[:, 1 - x : 1 - x + side, 1 - y : 1 - y + side, before])
-    return jnp.stack(shown, axis=-1)
+def shift(blocked: jax.Array) -> jax.Array:
+    """Returns the cells ahead of poses, `bool[N, X, Y, 4] -> [N, X, Y]`."""
+    side = blocked.shape[1]
+    padded = jnp.pad(blocked, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    return jnp.stack(
+        [
+            padded[:, 1 - x : 1 - x + side, 1 - y : 1 - y + side, heading]
+            for heading, (x, y) in enumerate(HEADINGS)
+        ]
+    ).any(0)

@@ -58,11 +58,14 @@ class Targets(NamedTuple):
       label: the teacher's action.
       counts: `bool[T, B]`, whether the step was played.
       picture: `uint8[T, B, H, W, 3]`, what was seen, where inputs are its latents.
+      sights: `int32[T, B, K + 1]`, what the teacher sees in cells around the agent: 0 nothing, 1 a
+        wall, 2 a free cell, from 3 on landmarks; at last the landmark commanded.
     """
 
     label: jax.Array
     counts: jax.Array
     picture: jax.Array | None = None
+    sights: jax.Array | None = None
 
 
 def encode_observations(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepare:
@@ -192,6 +195,28 @@ def move_loss(name: str = "move_loss", weight: Weight = 1.0) -> Loss:
         return leads & _has_predecessor(sequences)
 
     return Loss(name, at, weight, counts)
+
+
+def sight_loss(name: str = "sight_loss", weight: Weight = 1.0) -> Loss:
+    """Returns the cross-entropy of what the teacher sees around the agent, of models that plan."""
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        sights = sequences.targets.sights
+        check(outputs.shown is not None, "plan_sweeps", 0, "above 0, for a loss of sights")
+        assert outputs.shown is not None and sights is not None
+        shown, command = outputs.shown
+        content = jax.nn.one_hot(sights - 1, 2 + command.shape[-1], dtype=shown.dtype)
+        is_seen = (sights[..., :-1] > 0).astype(shown.dtype)
+        facts = jnp.concatenate(
+            [content[..., :-1, :1], is_seen[..., None], content[..., :-1, 2:]], -1
+        )
+        errors = optax.sigmoid_binary_cross_entropy(shown, facts)
+        # What is not seen teaches no more than that.
+        unseen = errors[..., 1] * (1 - is_seen)
+        cells = (errors.sum(-1) * is_seen + unseen).sum(-1)
+        return cells + optax.softmax_cross_entropy(command, content[..., -1, 2:])
+
+    return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
 
 
 def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0) -> Loss:

@@ -70,6 +70,8 @@ class CausalOutput(NamedTuple):
       moved: `[...]`, the logit that the last action moved the agent; None without a map.
       has_moved: `bool[...]`, whether it did; likewise.
       features: float `[..., width]`, what the policy's head reads.
+      shown: of a planner that is trained, `[..., K, 2 + L]`, logits that cells are walls, that they
+        are seen, and that they hold a landmark, and `[..., L]`, those of the one commanded.
     """
 
     policy: jax.Array
@@ -81,6 +83,7 @@ class CausalOutput(NamedTuple):
     moved: jax.Array | None = None
     has_moved: jax.Array | None = None
     features: jax.Array | None = None
+    shown: tuple[jax.Array, jax.Array] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,7 +337,7 @@ def causal_model(
         moves = outputs.get("moved"), outputs.get("has_moved")
         policy, latent = outputs["policy"], outputs["latent"]
         heads = policy, latent, observed, image, reconstruction, reward, *moves
-        return CausalOutput(*heads, outputs["features"])
+        return CausalOutput(*heads, outputs["features"], outputs.get("shown"))
 
     def init(key: jax.Array, inputs: AgentInput) -> dict[str, Any]:
         model_key, picture_key = jax.random.split(key)

@@ -238,7 +238,10 @@ class MapReader(nn.Module):
         outputs, trunk = self.model.unroll(trunk, self._place(inputs, where), starts, **more)
         outputs |= {"moved": self._guess(inputs["action"], where), "has_moved": where.moved}
         stored_at = jnp.concatenate([stored_at, where.here])
-        return self._recall(outputs, where, latents, stored_at, trace), (trunk, memory)
+        outputs = self._recall(outputs, where, latents, stored_at, trace)
+        if self.planner is not None:
+            outputs["shown"] = jax.tree.map(lambda x: x[-steps:], outputs["shown"])
+        return outputs, (trunk, memory)
 
     def step(
         self,
@@ -268,7 +271,8 @@ class MapReader(nn.Module):
         row = jnp.broadcast_to(jnp.arange(then.seen_at.shape[1]), then.seen_at.shape)
         trace = jax.tree.map(lambda x: x[None], trace_map(then, where, row, window))
         latents, stored_at = then.stored.swapaxes(0, 1), all_places(len(action), self.radius)
-        return self._recall(outputs, where, latents, stored_at, trace), (trunk, then)
+        outputs = self._recall(outputs, where, latents, stored_at, trace)
+        return {name: x for name, x in outputs.items() if name != "shown"}, (trunk, then)
 
     def _place(self, inputs: dict[str, Any], where: Whereabouts) -> dict[str, Any]:
         recalled = jnp.concatenate([where.recalled, where.is_recalled[..., None]], axis=-1)
@@ -293,8 +297,8 @@ class MapReader(nn.Module):
         outputs = outputs | {"latent": outputs["latent"] + self.gate * where.recalled}
         if self.planner is None:
             return outputs
-        logits = self.planner(latents, stored_at, trace).reshape(outputs["policy"].shape)
-        return outputs | {"policy": outputs["policy"] + logits}
+        logits, shown = self.planner(latents, stored_at, trace)
+        return outputs | {"policy": logits.reshape(outputs["policy"].shape), "shown": shown}
 
 
 def trace_map(

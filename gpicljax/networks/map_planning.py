@@ -9,6 +9,7 @@ they show it, and that ways lead from cell to cell, is built in.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -25,7 +26,9 @@ NEVER = -50.0
 # Added to what entering a cell costs in which something was in the way.
 BLOCKED = 20.0
 # Cells that latents show: steps forward and to the right.
-SIGHTS = np.array([(x, y) for x in range(6) for y in (-1, 0, 1)], np.int32)
+SIGHTS = np.array([(x, y) for x in range(5) for y in (-1, 0, 1)], np.int32)
+# Those in which a landmark is recognised, too.
+IS_NEAR = np.array([x + abs(y) < 3 for x, y in SIGHTS])
 
 
 def cells_in_sight(radius: int) -> np.ndarray:
@@ -120,31 +123,30 @@ class MapPlanner(nn.Module):
           trace: the map at each step; its `row` is an index into `latents`.
         """
         steps, batch, _ = trace.row.shape
-        side, channels, count = 2 * self.radius + 1, 2 + self.keys, steps * batch
+        side, channels, count = 2 * self.radius + 1, 3 + self.keys, steps * batch
         hidden = nn.gelu(dense(self.width)(latents))
-        cost, seen, keys = jnp.split(
-            dense(len(SIGHTS) * channels)(hidden).reshape(*places.shape, len(SIGHTS), channels),
-            [1, 2],
-            axis=-1,
-        )
-        sights = jnp.concatenate([cost, jax.nn.softplus(seen - 2), keys], axis=-1)
-        query = dense(self.keys)(nn.gelu(dense(self.width)(latents)))
+        shown = dense(len(SIGHTS) * (2 + self.keys))(hidden)
+        shown = shown.reshape(*places.shape, len(SIGHTS), 2 + self.keys)
+        command = dense(self.keys)(hidden)
+        query = jax.nn.softmax(command)
+        wall, is_seen, keys = jnp.split(shown, [1, 2], axis=-1)
+        # Landmarks far away are not recognised: not to recognise one is no evidence.
+        evidence = jax.nn.sigmoid(is_seen) * jnp.concatenate([wall, jax.nn.softplus(keys)], -1)
+        seen = jax.nn.softplus(is_seen)
+        sights = jnp.concatenate([seen, seen * IS_NEAR[:, None], evidence], axis=-1)
         table = jnp.asarray(cells_in_sight(self.radius))
 
         def add_up(one: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
             sights, places, row, place, query = one
             is_stored = row[:, places] == jnp.arange(len(places))
             now = query[jnp.take_along_axis(row, place[:, None], axis=1)[:, 0]]
-            if steps == 1:
+            if steps == 1:  # of all places
                 told = jnp.where(is_stored[0, :, None, None], sights, 0)
-                told = jnp.zeros((side**2 + 1, channels)).at[table[places]].add(told)[None]
-            else:
-                told = jnp.zeros((len(places), side**2 + 1, channels))
-                index = jnp.arange(len(places))[:, None], table[places]
-                told = told.at[index].set(sights)
-                told = is_stored.astype(told.dtype) @ told.reshape(len(places), -1)
-                told = told.reshape(steps, side**2 + 1, channels)
-            return told[:, :-1], now
+                return add_places(told.reshape(side, side, 4, *told.shape[1:]))[None], now
+            told = jnp.zeros((len(places), side**2 + 1, channels))
+            told = told.at[jnp.arange(len(places))[:, None], table[places]].set(sights)
+            told = is_stored.astype(told.dtype) @ told.reshape(len(places), -1)
+            return told.reshape(steps, side**2 + 1, channels)[:, :-1], now
 
         def by_episode(x: jax.Array) -> jax.Array:
             return x.swapaxes(0, 1)
@@ -158,35 +160,48 @@ class MapPlanner(nn.Module):
         barred = shift(blocked).transpose(1, 2, 0)
         told = told.reshape(count, side, side, channels)
         starts = {
-            "unseen": 10.0,
-            "goal": 20.0,
-            "unfit": -3.0,
+            "unseen": 30.0,
+            "unclear": 10.0,
+            "goal": 60.0,
+            "unfit": -2.5,
             "unknown": 3.0,
             "turn": -1.0,
-            "sharpness": 0.0,
+            "sharpness": 1.0,
         }
         p = {
             name: self.param(name, nn.initializers.constant(value), (), default_float())
             for name, value in starts.items()
         }
-        cost = 1 + jax.nn.softplus(p["unknown"] + told[..., 0].transpose(1, 2, 0))
+        seen, near, wall = (told[..., i].transpose(1, 2, 0) for i in range(3))
+        cost = 1 + jax.nn.softplus(p["unknown"] + wall)
         cost = jnp.where(entered, 1.0, jnp.where(barred, BLOCKED, cost))
-        unseen = jnp.where(entered | barred, 0.0, jnp.exp(-told[..., 1].transpose(1, 2, 0)))
-        match = jnp.einsum("nxyk,nk->xyn", told[..., 2:], now.reshape(count, -1)) + p["unfit"]
-        worth = p["unseen"] * (unseen - 1) + p["goal"] * jax.nn.sigmoid(match)
+        unseen, unclear = (jnp.where(entered | barred, 0.0, jnp.exp(-x)) - 1 for x in (seen, near))
+        match = jnp.einsum("nxyk,nk->xyn", told[..., 3:], now.reshape(count, -1)) + p["unfit"]
+        worth = p["unseen"] * unseen + p["unclear"] * unclear + p["goal"] * jax.nn.sigmoid(match)
         place = by_episode(trace.place).reshape(count)
         value = values_of_neighbours(worth, cost, place, self.sweeps)
         turned = (place % 4 + np.arange(4)[:, None]) % 4
         front, right, behind, left = jnp.take_along_axis(value, turned, axis=0)
         turn = jax.nn.softplus(p["turn"])
-        # The teacher turns round by the right, and never goes back.
+        stay = worth[place // (4 * side), place // 4 % side, jnp.arange(count)]
+        # A teacher turns round by the right, and never goes back.
         right = jnp.maximum(right, behind - turn)
-        moves = jnp.stack([left - turn, right - turn, front])
-        moves = -jnp.exp(p["sharpness"]) * jnp.log1p(moves.max(0) - moves)
-        left, right, front = moves
-        never = moves.min(0)
-        logits = jnp.stack([never, left, right, never, front], axis=-1)
-        return by_episode(logits.reshape(batch, steps, 5))
+        back = jnp.full_like(front, NEVER)
+        moves = jnp.stack([stay, left - turn, right - turn, back, front], axis=-1)
+        behind_best = moves.max(-1, keepdims=True) - moves
+        logits = -jnp.exp(p["sharpness"]) * jnp.log1p(behind_best)
+        return by_episode(logits.reshape(batch, steps, 5)), (shown, command)
+
+
+def add_places(sights: jax.Array) -> jax.Array:
+    """Returns what is told of cells, from sights of all places: `[X, Y, 4, K, C] -> [X Y, C]`."""
+    side, reach = len(sights), int(np.abs(SIGHTS).max())
+    padded = jnp.pad(sights, ((reach, reach), (reach, reach), *((0, 0),) * 3))
+    parts = []
+    for heading, (k, (forward, right)) in itertools.product(range(4), enumerate(SIGHTS)):
+        x, y = reach - forward * HEADINGS[heading] - right * HEADINGS[(heading + 1) % 4]
+        parts.append(padded[x : x + side, y : y + side, heading, k])
+    return sum(parts).reshape(side * side, -1)
 
 
 def shift(blocked: jax.Array) -> jax.Array:

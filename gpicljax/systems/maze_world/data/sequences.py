@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gpicljax.checks import check, check_at_least
 from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.map_memory import HEADINGS
 from gpicljax.networks.policies import no_action
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames, states_of
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
@@ -23,6 +26,8 @@ class ImitationBatch(NamedTuple):
       inputs: what was seen before each step, rendered, with the action and the reward before it.
       label: the teacher's action.
       counts: `bool[T, B]`, whether the step was played.
+      sights: `int32[T, B, K + 1]`, what the teacher sees in cells around the agent: 0 nothing, 1 a
+        wall, 2 a free cell, from 3 on landmarks; at last the one commanded. None if not asked for.
 
     Example:
       >>> label, counts = jnp.zeros((5, 2), int), jnp.arange(5)[:, None] < jnp.array([5, 3])
@@ -34,15 +39,20 @@ class ImitationBatch(NamedTuple):
     inputs: AgentInput
     label: jax.Array
     counts: jax.Array
+    sights: jax.Array | None = None
 
 
-def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> ImitationBatch:
+def imitation_batch(
+    env: MazeWorld, episodes: MazeTrajectory, tasks: Task, cells: np.ndarray | None = None
+) -> ImitationBatch:
     """Renders episodes of `sample_trajectories`; jittable.
 
     Args:
       env: the environment; its view says what is seen.
       episodes: leaves `[B, ...]`.
       tasks: theirs.
+      cells: `int32[K, 2]`, steps forward and to the right to the cells of `sights`, in navigation
+        from cell to cell.
 
     Example:
       >>> from gpicljax.systems.maze_world.data import Demonstration, sample_trajectories
@@ -70,7 +80,30 @@ def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> Im
     last_reward = jnp.pad(reward[:, :-1], ((0, 0), (1, 0)))
     counts = jnp.arange(steps) < episodes.length[:, None]
     inputs = AgentInput(observations, last_action, last_reward)
-    return jax.tree.map(lambda x: x.swapaxes(0, 1), ImitationBatch(inputs, label, counts))
+    sights = None
+    if cells is not None:
+        seen = jax.vmap(lambda task, episode: cells_seen(env, task, episode))(tasks, begun)
+        look = jax.vmap(jax.vmap(functools.partial(look_around, cells=cells)))
+        around = look(seen, begun.pose.swapaxes(1, 2))
+        command = 3 + begun.command[..., None].astype(jnp.int32)
+        sights = jnp.concatenate([around, command], axis=-1)
+    return jax.tree.map(lambda x: x.swapaxes(0, 1), ImitationBatch(inputs, label, counts, sights))
+
+
+def cells_seen(env: MazeWorld, task: Task, episode: MazeTrajectory) -> jax.Array:
+    """Returns what is seen in the cells of a maze, `int32[T, N, N]`; see `ImitationBatch`."""
+    exposed = jax.vmap(env.visible_cells, (0, None))(states_of(env, task, episode), task)
+    content = jnp.where(task.walls, 1, 3 + task.landmark_at.astype(jnp.int32))
+    return jnp.where(exposed, content, 0)
+
+
+def look_around(seen: jax.Array, pose: jax.Array, cells: np.ndarray) -> jax.Array:
+    """Returns what of `int32[N, N]` is around a pose, `int32[K]`; 0 beyond the maze."""
+    x, y, quarter = pose.astype(jnp.int32)
+    forward, right = (jnp.asarray(HEADINGS)[(quarter + turn) % 4] for turn in (0, 1))
+    at = jnp.stack([x, y]) + cells[:, :1] * forward + cells[:, 1:] * right
+    is_inside = ((at >= 0) & (at < len(seen))).all(-1)
+    return jnp.where(is_inside, seen[tuple(jnp.clip(at, 0, len(seen) - 1).T)], 0)
 
 
 class FrameBatch(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from gpicljax.agents.causal_model import Targets
@@ -71,6 +72,7 @@ def sampler(
     student_groups: int,
     maze_keys: jax.Array | None,
     distributions: tuple[Params, ...],
+    cells: np.ndarray | None = None,
 ) -> Callable[[jax.Array, Data], Sequences]:
     """Returns the function that makes the sequences of an update, in groups with a key each.
 
@@ -82,13 +84,14 @@ def sampler(
       student_groups: number of groups that the model plays.
       maze_keys: keys of the mazes of a finite set; None where every maze is new.
       distributions: of the mazes of stored episodes.
+      cells: see `imitation_batch`.
     """
 
     def stored_batch(key: jax.Array, data: Data) -> ImitationBatch:
         rows = jax.random.randint(key, (group,), 0, len(data.episodes.length))
         taken = jax.tree.map(lambda x: x[rows], data.episodes)
         return imitation_batch(
-            env, taken, jax.vmap(lambda one: task_of(env, distributions, one))(taken)
+            env, taken, jax.vmap(lambda one: task_of(env, distributions, one))(taken), cells
         )
 
     # Whatever number of groups there is, it is traced once.
@@ -111,7 +114,7 @@ def sampler(
             actor_params=data.actor if by_student else None,
             tasks=mazes,
         )
-        return imitation_batch(env, *trajectories)
+        return imitation_batch(env, *trajectories, cells)
 
     def sample(keys: jax.Array, data: Data) -> Sequences:
         first = keys[::group]
@@ -128,6 +131,7 @@ def sampler(
             ]
             parts = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), parts)
             batch = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
-        return Sequences(batch.inputs, None, Targets(batch.label, batch.counts))
+        targets = Targets(batch.label, batch.counts, sights=batch.sights)
+        return Sequences(batch.inputs, None, targets)
 
     return sample

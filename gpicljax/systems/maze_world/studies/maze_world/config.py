@@ -254,14 +254,14 @@ PRESETS = {
     # One whose policy plans on its map, in mazes with loops.
     "cpu-plan": dataclasses.replace(
         QUICK,
-        contexts=(0,),
-        growth=0.2,
-        model=dataclasses.replace(SMALL, map_memory=8, plan_sweeps=24),
+        contexts=(0, 2),
+        growth=0.0,
+        model=dataclasses.replace(SMALL, layers=1, map_memory=8, plan_sweeps=24),
         size=11,
         demonstration=Demonstration(length=256),
         agent=SequenceConfig(batch_size=8, schedule="cosine"),
-        hparams=SequenceHParams(3e-3, warmup_updates=50, final_share=0.05),
-        observations=1_024 * 8 * 256,
+        hparams=SequenceHParams(1e-2, warmup_updates=50, final_share=0.05),
+        observations=320 * 8 * 256,
         marks=(1, 64, 224),
     ),
     # Figures 11, 14 and 15: one program for all numbers of mazes.

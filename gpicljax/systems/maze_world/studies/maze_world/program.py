@@ -20,6 +20,7 @@ from gpicljax.interface import Trainer
 from gpicljax.networks.autoencoder import AutoencoderSettings
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
 from gpicljax.networks.causal_model import causal_model as causal_network
+from gpicljax.networks.map_planning import SIGHTS
 from gpicljax.networks.policies import Policy
 from gpicljax.runs import save_agent
 from gpicljax.runtime import Program, RunResult, Sharding, named_key, run_experiment
@@ -71,6 +72,7 @@ def losses_of(config: Config, policy: Policy) -> list[Loss]:
         for name, kind in kinds.items()
         if getattr(config.weights, name) or getattr(early, name)
     ]
+    losses += [causal_model.sight_loss()] * bool(config.model.plan_sweeps)
     return losses + [causal_model.move_loss()] * bool(config.model.map_memory)
 
 
@@ -156,6 +158,7 @@ def build(config: Config) -> Program:
         student_groups=config.own_groups,
         maze_keys=maze_keys if any(config.tasks) else None,
         distributions=distributions,
+        cells=SIGHTS if config.model.plan_sweeps else None,
     )
     losses = losses_of(config, policy)
 

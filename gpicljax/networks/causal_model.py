@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from gpicljax import spaces
@@ -43,7 +44,7 @@ from gpicljax.networks.event_store import Event, EventStore, Stored
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.map_memory import STEPS, UNLIMITED, MapReader, PlacedTokens
-from gpicljax.networks.map_planning import MapPlanner
+from gpicljax.networks.map_planning import SIGHTS, MapPlanner
 from gpicljax.networks.policies import Policy, policy_for
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import SequenceTransformer, Transformer
@@ -112,7 +113,7 @@ class CausalModelSettings:
         (`map_memory.MapReader`); 0 for none. Actions are those of a maze's agent, which turns and
         goes.
       plan_sweeps: cells of the longest way that is planned on the map (`map_planning.MapPlanner`);
-        0 for a policy that does not plan.
+        0 for a policy that does not plan. Up to four landmarks are told apart.
       hidden_span: the longest span of observations hidden in training, 0 for none. Their lengths
         are uniform from 1, and about 15 observations between them are seen. What a model with
         such spans imagines is hidden from it likewise.
@@ -154,6 +155,11 @@ class CausalModelSettings:
         check(known, "noisy", self.noisy, "0, with a map: it is kept of what is seen")
         fits = bool(self.map_memory) or not self.plan_sweeps
         check(fits, "plan_sweeps", self.plan_sweeps, "0, without a map")
+
+    @property
+    def sights(self) -> np.ndarray | None:
+        """The cells of which a planner learns what they hold; None without one."""
+        return SIGHTS if self.plan_sweeps else None
 
     def policy(self, actions: spaces.Space) -> Policy:
         """Returns the policy over one agent's actions."""

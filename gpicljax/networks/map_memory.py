@@ -161,8 +161,8 @@ class MapReader(nn.Module):
       latent: Z.
       radius: cells that the map reaches from the start along each axis; beyond, its edge stands
         for what is outside.
-      planner: from the outputs' `features`, latents and a `MapTrace` to logits that are added to
-        those of the outputs' `policy`; None for none.
+      planner: from latents, their places and a `MapTrace` to logits that take the place of the
+        outputs' `policy`, and what latents show; None for none.
       has_window: whether the model takes a `window`, too.
       width: of the hidden layer that guesses whether something is in the way.
     """

@@ -1,10 +1,11 @@
 """Planning on a map of what latents show: value iteration over all cells around the start.
 
-From a latent are read, for each cell in front of the agent, what entering it costs, whether it is
-seen, and a key of what stands in it. Dead reckoning says where on the map that cell is; what all
-stored latents tell of it is added up. A cell is worth reaching if it has not been seen, or if its
-key fits the latent of now. What latents show is learnt from the moves of a teacher alone; where
-they show it, and that ways lead from cell to cell, is built in.
+From a latent is read of each cell before the agent whether it is a wall, whether it is seen, and
+which landmark it holds. Dead reckoning says where on the map that cell is; what all stored latents
+tell of it is added up. A cell is worth reaching if it has not been seen, or not from near by, or if
+it holds the landmark that the latent of now commands. What latents show is learnt from a teacher
+that says what it sees, and from its moves; where they show it, and that ways lead from cell to
+cell, is built in.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gpicljax.networks.map_memory import HEADINGS, MapTrace, number_of_places
 
 # Worth of what lies beyond the map.
 NEVER = -50.0
-# Added to what entering a cell costs in which something was in the way.
+# What entering a cell costs in which something was in the way.
 BLOCKED = 20.0
 # Cells that latents show: steps forward and to the right.
 SIGHTS = np.array([(x, y) for x in range(5) for y in (-1, 0, 1)], np.int32)
@@ -105,17 +106,19 @@ class MapPlanner(nn.Module):
       radius: of the map, see `MapReader`.
       sweeps: of value iteration.
       width: of the hidden layer that reads latents.
-      keys: numbers in a key of what stands in a cell.
+      landmarks: L, landmarks that are told apart.
     """
 
     radius: int
     sweeps: int
     width: int = 128
-    keys: int = 4
+    landmarks: int = 4
 
     @nn.compact
-    def __call__(self, latents: jax.Array, places: jax.Array, trace: MapTrace) -> jax.Array:
-        """Returns the logits, float `[T, B, 5]`.
+    def __call__(
+        self, latents: jax.Array, places: jax.Array, trace: MapTrace
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        """Returns the logits, float `[T, B, 5]`, and what latents show, see `CausalOutput`.
 
         Args:
           latents: float `[S, B, Z]`, those that are stored at some step.
@@ -123,42 +126,30 @@ class MapPlanner(nn.Module):
           trace: the map at each step; its `row` is an index into `latents`.
         """
         steps, batch, _ = trace.row.shape
-        side, channels, count = 2 * self.radius + 1, 3 + self.keys, steps * batch
+        side, count = 2 * self.radius + 1, steps * batch
         hidden = nn.gelu(dense(self.width)(latents))
-        shown = dense(len(SIGHTS) * (2 + self.keys))(hidden)
-        shown = shown.reshape(*places.shape, len(SIGHTS), 2 + self.keys)
-        command = dense(self.keys)(hidden)
-        query = jax.nn.softmax(command)
-        wall, is_seen, keys = jnp.split(shown, [1, 2], axis=-1)
+        shown = dense(len(SIGHTS) * (2 + self.landmarks))(hidden)
+        shown = shown.reshape(*places.shape, len(SIGHTS), 2 + self.landmarks)
+        command = dense(self.landmarks)(hidden)
+        wall, is_seen, landmark = jnp.split(shown, [1, 2], axis=-1)
         # Landmarks far away are not recognised: not to recognise one is no evidence.
-        evidence = jax.nn.sigmoid(is_seen) * jnp.concatenate([wall, jax.nn.softplus(keys)], -1)
+        content = jnp.concatenate([wall, jax.nn.softplus(landmark)], axis=-1)
         seen = jax.nn.softplus(is_seen)
-        sights = jnp.concatenate([seen, seen * IS_NEAR[:, None], evidence], axis=-1)
-        table = jnp.asarray(cells_in_sight(self.radius))
-
-        def add_up(one: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-            sights, places, row, place, query = one
-            is_stored = row[:, places] == jnp.arange(len(places))
-            now = query[jnp.take_along_axis(row, place[:, None], axis=1)[:, 0]]
-            if steps == 1:  # of all places
-                told = jnp.where(is_stored[0, :, None, None], sights, 0)
-                return add_places(told.reshape(side, side, 4, *told.shape[1:]))[None], now
-            told = jnp.zeros((len(places), side**2 + 1, channels))
-            told = told.at[jnp.arange(len(places))[:, None], table[places]].set(sights)
-            told = is_stored.astype(told.dtype) @ told.reshape(len(places), -1)
-            return told.reshape(steps, side**2 + 1, channels)[:, :-1], now
+        parts = seen, seen * IS_NEAR[:, None], jax.nn.sigmoid(is_seen) * content
+        sights, target = jnp.concatenate(parts, axis=-1), jax.nn.softmax(command)
 
         def by_episode(x: jax.Array) -> jax.Array:
             return x.swapaxes(0, 1)
 
-        of_episodes = (sights, places, trace.row, trace.place, query)
-        told, now = jax.lax.map(add_up, jax.tree.map(by_episode, of_episodes))
-        row, blocked = (
+        episodes = jax.tree.map(by_episode, (sights, target, places, trace.row, trace.place))
+        sums, target = jax.lax.map(self._add_up, episodes)
+        sums = sums.reshape(count, side, side, -1)
+        place = episodes[-1].reshape(count)
+        row, is_blocked = (
             by_episode(x).reshape(count, side, side, 4) for x in (trace.row, trace.is_blocked)
         )
         entered = (row >= 0).any(-1).transpose(1, 2, 0)
-        barred = shift(blocked).transpose(1, 2, 0)
-        told = told.reshape(count, side, side, channels)
+        barred = cells_ahead(is_blocked).transpose(1, 2, 0)
         starts = {
             "unseen": 30.0,
             "unclear": 10.0,
@@ -168,49 +159,64 @@ class MapPlanner(nn.Module):
             "turn": -1.0,
             "sharpness": 1.0,
         }
-        p = {
+        learnt = {
             name: self.param(name, nn.initializers.constant(value), (), default_float())
             for name, value in starts.items()
         }
-        seen, near, wall = (told[..., i].transpose(1, 2, 0) for i in range(3))
-        cost = 1 + jax.nn.softplus(p["unknown"] + wall)
+        seen, near, wall = (sums[..., i].transpose(1, 2, 0) for i in range(3))
+        cost = 1 + jax.nn.softplus(learnt["unknown"] + wall)
         cost = jnp.where(entered, 1.0, jnp.where(barred, BLOCKED, cost))
-        unseen, unclear = (jnp.where(entered | barred, 0.0, jnp.exp(-x)) - 1 for x in (seen, near))
-        match = jnp.einsum("nxyk,nk->xyn", told[..., 3:], now.reshape(count, -1)) + p["unfit"]
-        worth = p["unseen"] * unseen + p["unclear"] * unclear + p["goal"] * jax.nn.sigmoid(match)
-        place = by_episode(trace.place).reshape(count)
+        known = entered | barred
+        match = jnp.einsum("nxyk,nk->xyn", sums[..., 3:], target.reshape(count, -1))
+        worth = learnt["goal"] * jax.nn.sigmoid(match + learnt["unfit"])
+        for name, evidence in (("unseen", seen), ("unclear", near)):
+            worth += learnt[name] * (jnp.where(known, 0.0, jnp.exp(-evidence)) - 1)
         value = values_of_neighbours(worth, cost, place, self.sweeps)
         turned = (place % 4 + np.arange(4)[:, None]) % 4
         front, right, behind, left = jnp.take_along_axis(value, turned, axis=0)
-        turn = jax.nn.softplus(p["turn"])
         stay = worth[place // (4 * side), place // 4 % side, jnp.arange(count)]
         # A teacher turns round by the right, and never goes back.
+        turn, back = jax.nn.softplus(learnt["turn"]), jnp.full_like(front, NEVER)
         right = jnp.maximum(right, behind - turn)
-        back = jnp.full_like(front, NEVER)
         moves = jnp.stack([stay, left - turn, right - turn, back, front], axis=-1)
-        behind_best = moves.max(-1, keepdims=True) - moves
-        logits = -jnp.exp(p["sharpness"]) * jnp.log1p(behind_best)
+        # All are compared with the best, the more coarsely the worse they are.
+        deficit = moves.max(-1, keepdims=True) - moves
+        logits = -jnp.exp(learnt["sharpness"]) * jnp.log1p(deficit)
         return by_episode(logits.reshape(batch, steps, 5)), (shown, command)
+
+    def _add_up(self, episode: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        """Returns the sums of an episode's sights, `[T, X Y, C]`, and its targets, `[T, L]`."""
+        sights, targets, places, row, place = episode
+        side = 2 * self.radius + 1
+        is_stored = row[:, places] == jnp.arange(len(places))
+        target = targets[jnp.take_along_axis(row, place[:, None], axis=1)[:, 0]]
+        if len(row) == 1:  # Latents are those of all places.
+            stored = jnp.where(is_stored[0, :, None, None], sights, 0)
+            return add_places(stored.reshape(side, side, 4, *stored.shape[1:]))[None], target
+        table = jnp.asarray(cells_in_sight(self.radius))
+        placed = jnp.zeros((len(places), side**2 + 1, sights.shape[-1]))
+        placed = placed.at[jnp.arange(len(places))[:, None], table[places]].set(sights)
+        sums = is_stored.astype(placed.dtype) @ placed.reshape(len(places), -1)
+        return sums.reshape(len(row), side**2 + 1, -1)[:, :-1], target
 
 
 def add_places(sights: jax.Array) -> jax.Array:
-    """Returns what is told of cells, from sights of all places: `[X, Y, 4, K, C] -> [X Y, C]`."""
+    """Returns the sums over all places of what they show: `[X, Y, 4, K, C] -> [X Y, C]`."""
     side, reach = len(sights), int(np.abs(SIGHTS).max())
     padded = jnp.pad(sights, ((reach, reach), (reach, reach), *((0, 0),) * 3))
     parts = []
     for heading, (k, (forward, right)) in itertools.product(range(4), enumerate(SIGHTS)):
         x, y = reach - forward * HEADINGS[heading] - right * HEADINGS[(heading + 1) % 4]
         parts.append(padded[x : x + side, y : y + side, heading, k])
-    return sum(parts).reshape(side * side, -1)
+    return jnp.stack(parts).sum(0).reshape(side * side, -1)
 
 
-def shift(blocked: jax.Array) -> jax.Array:
-    """Returns the cells ahead of poses, `bool[N, X, Y, 4] -> [N, X, Y]`."""
-    side = blocked.shape[1]
-    padded = jnp.pad(blocked, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    return jnp.stack(
-        [
-            padded[:, 1 - x : 1 - x + side, 1 - y : 1 - y + side, heading]
-            for heading, (x, y) in enumerate(HEADINGS)
-        ]
-    ).any(0)
+def cells_ahead(poses: jax.Array) -> jax.Array:
+    """Returns the cells ahead of some poses, `bool[N, X, Y, 4] -> [N, X, Y]`."""
+    side = poses.shape[1]
+    padded = jnp.pad(poses, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    parts = [
+        padded[:, 1 - x : 1 - x + side, 1 - y : 1 - y + side, heading]
+        for heading, (x, y) in enumerate(HEADINGS)
+    ]
+    return jnp.stack(parts).any(0)

@@ -262,7 +262,6 @@ PRESETS = {
         agent=SequenceConfig(batch_size=8, schedule="cosine"),
         hparams=SequenceHParams(1e-2, warmup_updates=50, final_share=0.05),
         observations=320 * 8 * 256,
-        marks=(1, 64, 224),
     ),
     # Figures 11, 14 and 15: one program for all numbers of mazes.
     "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=(1, 10, 100, 10_000)),

@@ -20,7 +20,6 @@ from gpicljax.interface import Trainer
 from gpicljax.networks.autoencoder import AutoencoderSettings
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
 from gpicljax.networks.causal_model import causal_model as causal_network
-from gpicljax.networks.map_planning import SIGHTS
 from gpicljax.networks.policies import Policy
 from gpicljax.runs import save_agent
 from gpicljax.runtime import Program, RunResult, Sharding, named_key, run_experiment
@@ -158,15 +157,13 @@ def build(config: Config) -> Program:
         student_groups=config.own_groups,
         maze_keys=maze_keys if any(config.tasks) else None,
         distributions=distributions,
-        cells=SIGHTS if config.model.plan_sweeps else None,
+        cells=config.model.sights,
     )
     losses = losses_of(config, policy)
 
     def phase(data: Data, updates: jax.Array) -> Data:
-        early = updates < first
-        weights = jax.tree.map(
-            lambda now, then: jnp.where(early, then, now), data.weights, config.first_weights
-        )
+        choose = functools.partial(jnp.where, updates < first)
+        weights = jax.tree.map(choose, config.first_weights, data.weights)
         return data._replace(weights=weights if first else data.weights)
 
     def make(devices: int = 1, axis: str | None = None, several: bool = False) -> Trainer:

@@ -110,7 +110,7 @@ def test_steps_are_the_whole_and_no_head_sees_what_it_is_to_say(changes):
     mask = np.ones((LENGTH, BATCH), bool)
     mask[0] = mask[4, 0] = False  # before a start nothing is expected
     for name, values in whole._asdict().items():
-        if values is None:
+        if values is None or name == "shown":  # for losses alone
             continue
         counts = mask if name in ("latent", "image", "reward") else np.ones_like(mask)
         np.testing.assert_allclose(getattr(stepped, name)[counts], values[counts], atol=2e-5)

@@ -8,6 +8,7 @@ import gpicljax
 from gpicljax.agents import random_agent
 from gpicljax.networks.map_memory import empty_map, follow
 from gpicljax.rollout import rollout, start_rollout
+from gpicljax.systems.maze_world.data.sequences import look_around
 
 STEPS, MAZES = 80, 4
 
@@ -46,3 +47,12 @@ def test_dead_reckoning_agrees_with_the_simulator():
     np.testing.assert_allclose(poses[..., 1], relative[1], atol=1e-4)
     np.testing.assert_array_equal(poses[..., 2], (quarters - quarters[0]) % 4)
     assert len(np.unique(poses.reshape(-1, 3), axis=0)) > 20
+
+
+def test_what_is_seen_around_a_pose_turns_with_it():
+    seen, cells = np.arange(1, 26).reshape(5, 5), np.array([(1, 0), (1, 1), (0, -1), (4, 0)])
+    look = jax.jit(lambda seen, pose: look_around(seen, pose, cells))
+    ahead = seen[2, 4], seen[1, 4], seen[3, 3], 0  # along +y; the right is -x
+    assert look(seen, np.array([2, 3, 1])).tolist() == list(ahead)
+    back = seen[1, 3], seen[1, 2], seen[2, 4], 0  # along -x; the right is -y
+    assert look(seen, np.array([2, 3, 2])).tolist() == list(back)

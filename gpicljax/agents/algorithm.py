@@ -141,7 +141,9 @@ class Algorithm:
         """
         reason = self.refusal(env.observation_space(), env.action_space(), env.num_agents)
         check(reason is None, "env", env.name, str(reason))
-        vec = VectorEnv(env, num_envs, resets="fresh")  # what teachers need is not called upon
+        # What reads symbols acts where nothing is privileged, too.
+        privileged = self.privileged and not self.reads_symbols
+        vec = VectorEnv(env, num_envs, resets="fresh", privileged=privileged)
         trainer = self.make(self.to_act(config), vec, network)
         state = jax.eval_shape(lambda: trainer.init(jax.random.key(0), self.hparams()))
         return Acting(trainer.agent(greedy=True), state.params)

@@ -32,6 +32,7 @@ FITS = {
     "cloning": ("BernoulliBandit-v0",),
     "causal-model": ("MazeWorld-v0",),
     "language-model": ("MetaLanguage-v0",),
+    "symbol-model": (LAKE, "MetaRG-v1", "MetaLanguage-v0"),
     "ucb1": ("BernoulliBandit-v0", "BanditTenArmedRandomFixed-v0"),
     "thompson": ("BernoulliBandit-v0",),
     "random": (LAKE, PENDULUM, "MetaRG-v1"),
@@ -77,7 +78,7 @@ def test_every_entry_has_the_one_interface(pair):
         assert trainer.observations >= 4 and trainer.observations % 4 == 0
         assert trainer.optimiser_steps >= 1
         # What the experiment renews lies there, where the algorithm acts as it learns.
-        sequences = name in ("causal-model", "language-model")
+        sequences = name in ("causal-model", "language-model", "symbol-model")
         assert sequences or state.rollout.vstate.keys.shape == (4,)
     else:
         assert trainer.observations == 0 and not jax.tree.leaves(state.params)

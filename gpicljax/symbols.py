@@ -92,9 +92,9 @@ def levels(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(np.linspace(low, high, count).tolist())
 
 
-def nearest_level(value: jax.Array, of: Sequence[float]) -> jax.Array:
-    """Returns the index of the level nearest to each number, `int32[...]`."""
-    borders = (np.asarray(of)[1:] + np.asarray(of)[:-1]) / 2
+def nearest_level(value: jax.Array, ladder: Sequence[float]) -> jax.Array:
+    """Returns the index of the level of a ladder nearest to each number, `int32[...]`."""
+    borders = (np.asarray(ladder)[1:] + np.asarray(ladder)[:-1]) / 2
     return jnp.searchsorted(jnp.asarray(borders, value.dtype), value).astype(jnp.int32)
 
 
@@ -188,6 +188,19 @@ def write_step(code: SymbolCode, action: jax.Array, timestep: TimeStep) -> Writt
     return Written(symbols, is_written, at if code.acts else len(parts))
 
 
+def align_left(kept: jax.Array, size: int, *rows: jax.Array) -> tuple[jax.Array, ...]:
+    """Returns what is kept of some rows side by side from place 0 on, `[B, size]` each.
+
+    Args:
+      kept: `bool[B, K]`.
+      size: places; what does not fit is left out, and those beyond the end are 0.
+      *rows: `[B, K]` each.
+    """
+    place = jnp.where(kept, jnp.cumsum(kept, 1) - 1, size)
+    at = jnp.arange(len(kept))[:, None], place
+    return tuple(jnp.zeros((len(x), size), x.dtype).at[at].set(x, mode="drop") for x in rows)
+
+
 class Stream(NamedTuple):
     """Streams of L symbols; leaves `[L, B]`.
 
@@ -242,17 +255,9 @@ def write_stream(
     def in_order(x: jax.Array) -> jax.Array:
         return x.reshape(steps, batch, count).swapaxes(0, 1).reshape(batch, steps * count)
 
-    shown = in_order(written.is_written)
-    place = jnp.where(shown, jnp.cumsum(shown, 1) - 1, length)
-    rows = jnp.arange(batch)[:, None]
-
-    def gather(x: jax.Array) -> jax.Array:
-        kept = jnp.zeros((batch, length), x.dtype).at[rows, place].set(in_order(x), mode="drop")
-        return kept.T
-
-    symbols, present, label, acted = (
-        gather(x) for x in (written.symbols, written.is_written, label, is_action)
-    )
+    kept = in_order(written.is_written)
+    rows = kept, *(in_order(x) for x in (written.symbols, label, is_action))
+    present, symbols, label, acted = (x.T for x in align_left(kept, length, *rows))
     return Stream(symbols, present, present & (symbols == TRIAL), label, acted)
 
 

@@ -29,7 +29,15 @@ from gpicljax.networks.language_model import LanguageModelSettings, language_mod
 from gpicljax.networks.policies import draw_choice, legal_actions
 from gpicljax.networks.transformer_block import KVCache
 from gpicljax.rollout import Record, rollout, start_rollout
-from gpicljax.symbols import ACTION, SYMBOLS, SymbolCode, code_of, write_step, write_stream
+from gpicljax.symbols import (
+    ACTION,
+    SYMBOLS,
+    SymbolCode,
+    align_left,
+    code_of,
+    write_step,
+    write_stream,
+)
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
@@ -88,14 +96,6 @@ def _carry_on(goes_on: jax.Array, after: ArrayTree, before: ArrayTree) -> Any:
     return jax.tree.map(pick, after, before, is_leaf=lambda x: isinstance(x, KVCache))
 
 
-def _left_aligned(symbols: jax.Array, is_written: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the written ones of symbols `int32[B, K]`, side by side, and how many they are."""
-    rows, size = jnp.arange(len(symbols))[:, None], symbols.shape[1]
-    place = jnp.where(is_written, jnp.cumsum(is_written, 1) - 1, size)
-    aligned = jnp.zeros_like(symbols).at[rows, place].set(symbols, mode="drop")
-    return aligned, is_written.sum(1, dtype=jnp.int32)
-
-
 def symbol_agent(network: Network, env: Environment, temperature: float = 1.0) -> Agent:
     """Returns a model of streams that acts, over its network's parameters.
 
@@ -117,7 +117,9 @@ def symbol_agent(network: Network, env: Environment, temperature: float = 1.0) -
         keys: jax.Array, params: ArrayTree, carry: SymbolCarry, timestep: TimeStep
     ) -> tuple[Any, Any, SymbolCarry]:
         written = write_step(code, carry.last_action, timestep)
-        symbols, count = _left_aligned(written.symbols, written.is_written)
+        size = written.symbols.shape[1]
+        (symbols,) = align_left(written.is_written, size, written.symbols)
+        count = written.is_written.sum(1, dtype=jnp.int32)
 
         def read_next(place: jax.Array, carry: SymbolCarry) -> SymbolCarry:
             start = timestep.trial_start & (place == 0)

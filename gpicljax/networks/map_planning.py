@@ -79,13 +79,13 @@ def values_of_neighbours(
     entered, column = onward(values), jnp.arange(count)
     steps = jnp.asarray(HEADINGS)
 
-    def around(x: jax.Array, y: jax.Array) -> jax.Array:
+    def values_around(x: jax.Array, y: jax.Array) -> jax.Array:
         ways = steps.reshape(4, 2, *(1,) * x.ndim)
         return entered[1 + x + ways[:, 0], 1 + y + ways[:, 1], column]
 
     def walk(cell: tuple[jax.Array, ...], _: None) -> tuple[Any, Any]:
         x, y, goes = cell
-        ahead = around(x, y)
+        ahead = values_around(x, y)
         goes &= ahead.max(0) > fixed_worth[x, y, column]
         way = jnp.where(goes[..., None], steps[ahead.argmax(0)], 0)
         x, y = x + way[..., 0], y + way[..., 1]

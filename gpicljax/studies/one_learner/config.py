@@ -16,7 +16,7 @@ from gpicljax.runtime import TrainingConfig, check_config
 
 
 class Source(NamedTuple):
-    """Where the trials of a system come from: a function and its arguments, and their titles."""
+    """The source of a system's trials: a function, its arguments, and their titles."""
 
     function: str
     arguments: tuple[Any, ...]
@@ -100,7 +100,7 @@ class Config(TrainingConfig):
         return self.length + self.length // 8
 
     @property
-    def played(self) -> tuple[str, ...]:
+    def tested_systems(self) -> tuple[str, ...]:
         """Returns the systems that are played in the end."""
         return self.systems if self.plays else ()
 

@@ -17,7 +17,7 @@ def report(outcome: RunResult) -> Report:
     """Draws the learning curve and returns the summary."""
     config: Config = outcome.config
     tables, numbers, records = [], {}, []
-    for name in config.played:
+    for name in config.tested_systems:
         task = outcome.program.more[name]
         measured = {role: outcome.seeds(x) for role, x in outcome.measured[name].items()}
         # Models that are tested as they are count as seeds of one.
@@ -58,7 +58,7 @@ def report(outcome: RunResult) -> Report:
                     bins=16,
                 )
             )
-    learnt = _what_was_learnt(outcome)
+    learnt = _learning_tables(outcome)
     outcome.draw_learning("nats", ylabel="nats per symbol")
     text = join_paragraphs(
         f"# One network, trials of {len(config.systems)} systems: preset {config.preset}",
@@ -75,7 +75,7 @@ def report(outcome: RunResult) -> Report:
     return Report(text, numbers, icl=records)
 
 
-def _what_was_learnt(outcome: RunResult) -> list[str]:
+def _learning_tables(outcome: RunResult) -> list[str]:
     """Returns the nats of several models on the streams that they learn from, before they do."""
     if len(outcome.program.cells) == 1 or not outcome.history:
         return []
@@ -87,7 +87,7 @@ def _what_was_learnt(outcome: RunResult) -> list[str]:
             Row(cell, "learner", [mean_interval(curve[:, i]).format() for i in places])
             for cell, curve in curves.items()
         ]
-        head = ["start", *(f"by {outcome.steps[i]:,} symbols" for i in places)]
+        head = ["model", *(f"by {outcome.steps[i]:,} symbols" for i in places)]
         parts += [f"## {name}: nats of what is learnt", results_table(head, rows)]
     return parts
 

@@ -40,6 +40,10 @@ SOURCES: dict[str, Source] = {
 }
 
 
+NEW = "new"
+"""Name of the models that are compared with saved ones."""
+
+
 def load_task(system: str) -> StreamTask:
     """Returns the trials of a system; only then is it imported."""
     module, _, function = SOURCES[system].function.partition(":")
@@ -52,14 +56,15 @@ class Config(TrainingConfig):
 
     Attributes:
       systems: Systems whose trials are learnt from, each as often as the others.
-      start_from: Folders of saved models to go on from, each apart; several are compared with a new
-        one, which learns from the same streams.
+      start_from: Folders of saved models, or of the `agents` of a run, to go on from, each apart;
+        several runs are compared with a new model, which learns from the same streams.
       train: Whether there is training; else the models of `start_from` are tested as they are.
-      plays: Whether trials are played in the end; else the log has what there is to know.
+      plays: Whether trials are played in the end; else models are compared by their nats alone.
       length: Symbols of a stream.
       network: The model.
       agent: Batch and schedule; streams are shared among the systems.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
+      streams: Streams of each system that nats are measured on, beside those that are learnt from.
       trials: Trials that each agent plays in each system.
       temperature: Temperature of the model's choices; 0 takes the most probable action.
     """
@@ -76,6 +81,7 @@ class Config(TrainingConfig):
     hparams: SequenceHParams = SequenceHParams(
         learning_rate=2.5e-2, warmup_updates=20, final_share=0.02
     )
+    streams: Count = 16
     trials: Count = 128
     temperature: Rate = 1.0
 

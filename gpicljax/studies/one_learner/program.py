@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,23 +26,27 @@ from gpicljax.agents.symbol_model import (
 )
 from gpicljax.evaluation.returns import trial_rewards
 from gpicljax.interface import Agent
+from gpicljax.networks.contract import Network
 from gpicljax.networks.language_model import language_model
 from gpicljax.runs import load_agent, save_agent
 from gpicljax.runtime import (
     Measure,
     Program,
     RunResult,
+    check_config,
     fast_jit,
     named_key,
     run_experiment,
 )
-from gpicljax.studies.one_learner.config import PRESETS, Config, load_task
+from gpicljax.studies.one_learner.config import NEW, PRESETS, Config, load_task
 from gpicljax.studies.one_learner.report import WIPED, report
 from gpicljax.symbols import SYMBOLS
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.settings import TrialSettings
 
+STEP = 64
+"""Room for the symbols that one time step writes, and the action that follows."""
 TRIALS = 0
 """Seed of the trials of tests: the same ones for every model, whatever its own seed is."""
 
@@ -52,24 +57,38 @@ def build(config: Config) -> Program:
     network = language_model(config.network, SYMBOLS, config.capacity)
     updates = config.updates(config.observations_per_update)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
-    each = config.agent.batch_size // config.agent.microbatches // len(config.systems)
+    share = config.agent.batch_size // config.agent.microbatches // len(config.systems)
 
-    def sampler(task: StreamTask) -> Any:
-        vec = VectorEnv(task.env, each, resets="fresh", params=task.params, privileged=True)
+    def sampler(task: StreamTask, streams: int) -> Any:
+        vec = VectorEnv(task.env, streams, resets="fresh", params=task.params, privileged=True)
         return stream_sampler(vec, task.teacher, task.steps, config.length, task.exploration)
 
-    sample = mixed_sampler([sampler(task) for task in tasks.values()])
+    sample = mixed_sampler([sampler(task, share) for task in tasks.values()])
     terms = symbol_losses(config.systems)
     trainer = sequence.make(config.agent, network, sample, terms, length=config.length)
     data = tuple(task.params for task in tasks.values())
 
-    def init(key: jax.Array, cell: tuple[Any, jax.Array] | tuple[()]) -> Any:
-        state = trainer.init(key, hparams, data)
+    def init(key: jax.Array, cell: Start | tuple[()]) -> Any:
         if not cell:
-            return state
-        saved, is_new = cell
+            return trainer.init(key, hparams, data)
+        saved, number, is_new = cell
+        state = trainer.init(jax.random.fold_in(key, number), hparams, data)
         params = jax.tree.map(lambda own, x: jnp.where(is_new, own, x), state.params, saved)
         return dataclasses.replace(state, params=params)
+
+    def nats_of(name: str) -> Measure:
+        """Returns the measure of what a teacher's choices cost on streams that are not learnt."""
+        fresh = mixed_sampler([sampler(tasks[name], config.streams)])
+
+        def nats(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> jax.Array:
+            del key, cell
+            sequences = fresh(named_key(TRIALS, f"{name} streams")[None], (tasks[name].params,))
+            *_, choices = symbol_losses((name,))
+            at = sequence.evaluate(network, [choices], params, sequences)[choices.name]
+            assert choices.counts is not None
+            return jnp.mean(at, where=choices.counts(sequences))
+
+        return Measure(nats)
 
     def rewards_of(name: str, task: StreamTask, agent: Agent, params: Any, **how: Any) -> Any:
         sizes = {"trials": config.trials, "steps": task.steps, "env_params": task.test_params}
@@ -79,18 +98,16 @@ def build(config: Config) -> Program:
     def trials_of(name: str) -> dict[str, Measure]:
         task = tasks[name]
 
-        def rewards(
-            key: jax.Array, params: ArrayTree, cell: ArrayTree, forgets: jax.Array
-        ) -> jax.Array:
-            del key, cell
-            agent = with_memory_reset(
-                symbol_agent(network, task.test_env, config.temperature),
-                lambda timestep: jnp.broadcast_to(forgets, timestep.trial_start.shape),
-            )
-            return rewards_of(name, task, agent, params)
+        def rewards(model: Network, wrap: Callable[[Agent], Agent]) -> Measure:
+            agent = wrap(symbol_agent(model, task.test_env, config.temperature))
+            return Measure(lambda key, params, cell: rewards_of(name, task, agent, params))
 
-        # One program for both.
-        return {"": Measure(rewards, (False,)), WIPED: Measure(rewards, (True,))}
+        # What is forgotten at every step has room for the symbols of one.
+        small = language_model(config.network, SYMBOLS, STEP)
+        forgets = functools.partial(
+            with_memory_reset, when=lambda timestep: jnp.ones_like(timestep.last)
+        )
+        return {"": rewards(network, lambda agent: agent), WIPED: rewards(small, forgets)}
 
     def programs(name: str) -> dict[str, Any]:
         task = tasks[name]
@@ -114,7 +131,10 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=config.observations_per_update if config.train else 0,
         cells=saved_models(config) or {"": ()},
-        measures={name: trials_of(name) for name in config.tested_systems},
+        measures={
+            "nats": {name: nats_of(name) for name in config.systems},
+            "rewards": {name: trials_of(name) for name in config.tested_systems},
+        },
         host_measures=lambda run: {name: programs(name) for name in config.tested_systems},
         key_metric="nats",
         save=functools.partial(_save, config) if config.train else None,
@@ -122,16 +142,42 @@ def build(config: Config) -> Program:
     )
 
 
-def saved_models(config: Config) -> dict[str, tuple[Any, np.bool_]]:
-    """Returns the parameters of saved models, and whether a model is new instead, by name."""
-    models = {}
+class Start(NamedTuple):
+    """What a model starts from.
+
+    Attributes:
+      params: of a saved model.
+      number: its seed; models of the same number learn from the same streams.
+      is_new: whether it is to start anew instead.
+    """
+
+    params: Any
+    number: np.int32
+    is_new: np.bool_
+
+
+def saved_models(config: Config) -> dict[str, Start]:
+    """Returns what models start from, by run and seed; beside several runs there are new models."""
+    models: dict[str, Start] = {}
     for folder in config.start_from:
-        run = folder.resolve().parents[1]
-        name = run.name if folder.parent.name == "agents" else folder.name
-        models[name] = load_agent(folder).params, np.bool_(False)
-    if len(models) > 1 and config.train:
-        models["new"] = next(iter(models.values()))[0], np.bool_(True)
+        for agent in sorted(folder.glob("seed_*")) or [folder]:
+            run, number = _run_and_seed(agent.resolve())
+            is_other = f"{run} {number}" not in models
+            check_config(is_other, "start_from", str(folder), "models of different names or seeds")
+            start = Start(load_agent(agent).params, np.int32(number), np.bool_(False))
+            models[f"{run} {number}"] = start
+    runs = {name.rpartition(" ")[0] for name in models}
+    if len(runs) > 1 and config.train:
+        numbered = {int(x.number): x for x in models.values()}
+        models |= {f"{NEW} {n}": x._replace(is_new=np.bool_(True)) for n, x in numbered.items()}
     return models
+
+
+def _run_and_seed(agent: Path) -> tuple[str, int]:
+    """Returns the name of the run that saved a model, and its seed; 0 for a model of no run."""
+    name, _, seed = agent.name.rpartition("seed_")
+    is_seed = agent.parent.name == "agents" and not name and seed.isdigit()
+    return (agent.parents[1].name, int(seed)) if is_seed else (agent.name, 0)
 
 
 def _save(config: Config, folder: Path, cell: ArrayTree, **about: Any) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import numpy as np
 
 from gpicljax.evaluation.records import icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.evaluation.tables import Row, join_paragraphs, results_table
+from gpicljax.evaluation.tables import Row, interval_table, join_paragraphs, results_table
 from gpicljax.runtime import Report, RunResult
-from gpicljax.studies.one_learner.config import SOURCES, Config
+from gpicljax.studies.one_learner.config import NEW, SOURCES, Config
 
 WIPED = "memory wiped"
 
@@ -19,9 +22,7 @@ def report(outcome: RunResult) -> Report:
     tables, numbers, records = [], {}, []
     for name in config.tested_systems:
         task = outcome.program.more[name]
-        measured = {role: outcome.seeds(x) for role, x in outcome.measured[name].items()}
-        # Models that are tested as they are count as seeds of one.
-        models = outcome.by_cell(measured) if config.train else {"": measured}
+        models = _by_run(outcome, outcome.measured["rewards"][name])
         programs = {
             role: np.asarray(x, np.float64)[None] for role, x in outcome.host_measured[name].items()
         }
@@ -58,7 +59,6 @@ def report(outcome: RunResult) -> Report:
                     bins=16,
                 )
             )
-    learnt = _learning_tables(outcome)
     outcome.draw_learning("nats", ylabel="nats per symbol")
     text = join_paragraphs(
         f"# One network, trials of {len(config.systems)} systems: preset {config.preset}",
@@ -69,26 +69,34 @@ def report(outcome: RunResult) -> Report:
         if config.plays
         else "",
         *tables,
-        *learnt,
+        *_nats_tables(outcome),
         outcome.training_note("symbols"),
     )
     return Report(text, numbers, icl=records)
 
 
-def _learning_tables(outcome: RunResult) -> list[str]:
-    """Returns the nats of several models on the streams that they learn from, before they do."""
-    if len(outcome.program.cells) == 1 or not outcome.history:
-        return []
+def _by_run(outcome: RunResult, measured: Any) -> dict[str, Any]:
+    """Returns arrays `[S, ...]` of the seeds of each run whose models were started from."""
+    runs: dict[str, list[Any]] = {}
+    for cell, values in outcome.by_cell(jax.tree.map(outcome.seeds, measured)).items():
+        runs.setdefault(cell.rpartition(" ")[0], []).append(values)
+    return {run: jax.tree.map(lambda *x: np.concatenate(x), *parts) for run, parts in runs.items()}
+
+
+def _nats_tables(outcome: RunResult) -> list[str]:
+    """Returns a table by system of what its teacher's choices cost the models, in nats."""
     parts = []
     for name in outcome.config.systems:
-        curves = outcome.by_cell(outcome.seeds(outcome.curve(f"nats.{name}")))
-        places = np.unique(np.linspace(0, len(outcome.steps) - 1, 6).astype(int))
-        rows = [
-            Row(cell, "learner", [mean_interval(curve[:, i]).format() for i in places])
-            for cell, curve in curves.items()
-        ]
-        head = ["model", *(f"by {outcome.steps[i]:,} symbols" for i in places)]
-        parts += [f"## {name}: nats of what is learnt", results_table(head, rows)]
+        models = _by_run(outcome, outcome.measured["nats"][name])
+        new, samples = models.get(NEW), {}
+        for run, nats in models.items():
+            samples[run or "the network"] = [
+                nats,
+                *([] if new is None else [nats - new[: len(nats)]]),
+            ]
+        head = ["model", "nats", *([] if new is None else ["less the new one's, paired"])]
+        table = interval_table(head, samples, lambda interval: interval.format(".3f"))
+        parts += [f"## {name}: nats of the teacher's choices", table]
     return parts
 
 

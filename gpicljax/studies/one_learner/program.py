@@ -78,15 +78,23 @@ def build(config: Config) -> Program:
 
     def nats_of(name: str) -> Measure:
         """Returns the measure of what a teacher's choices cost on streams that are not learnt."""
-        fresh = mixed_sampler([sampler(tasks[name], config.streams)])
+        fresh = mixed_sampler([sampler(tasks[name], 1)])
+        *_, choices = symbol_losses((name,))
+        keys = jax.random.split(named_key(TRIALS, f"{name} streams"), config.streams)
 
         def nats(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> jax.Array:
             del key, cell
-            sequences = fresh(named_key(TRIALS, f"{name} streams")[None], (tasks[name].params,))
-            *_, choices = symbol_losses((name,))
-            at = sequence.evaluate(network, [choices], params, sequences)[choices.name]
-            assert choices.counts is not None
-            return jnp.mean(at, where=choices.counts(sequences))
+
+            def sums(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+                sequences = fresh(key[None], (tasks[name].params,))
+                at = sequence.evaluate(network, [choices], params, sequences)[choices.name]
+                assert choices.counts is not None
+                is_counted = choices.counts(sequences)
+                return jnp.sum(at, where=is_counted), is_counted.sum()
+
+            # One stream after the other: there may be many models.
+            total, count = jax.lax.map(sums, keys)
+            return total.sum() / count.sum()
 
         return Measure(nats)
 

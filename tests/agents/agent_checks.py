@@ -66,7 +66,9 @@ def assert_one_float_type(trainer, hparams, single=()):
 def assert_replica_is(batched, i, single, **tolerance):
     """Lane `i` of what was trained under `vmap` is what was trained alone."""
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a[i], b, **tolerance), raw(batched), raw(single)
+        lambda a, b: np.testing.assert_allclose(np.asarray(a)[i], b, **tolerance),
+        raw(batched),
+        raw(single),
     )
 
 

@@ -265,7 +265,7 @@ def test_a_step_is_the_same_alone_and_in_a_batch(key):
     """A batch of more than one block, the last of which is not full."""
     env = Fetch("pick_and_place")
     task = env.sample_task(key, env.default_params)
-    state = jax.vmap(lambda key: env.initial(key, task))(jax.random.split(key, 70))
+    state = jax.jit(jax.vmap(lambda key: env.initial(key, task)))(jax.random.split(key, 70))
     # Beside the fingers, so that they touch.
     near = state.world.hand + jnp.array([0.0, 0.03, 0.01])
     state = dataclasses.replace(state, world=dataclasses.replace(state.world, body=near))

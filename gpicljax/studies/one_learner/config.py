@@ -40,6 +40,18 @@ SOURCES: dict[str, Source] = {
 }
 
 
+class Shared(NamedTuple):
+    """What the program tells its report.
+
+    Attributes:
+      tasks: by system.
+      runs: name of the run that each model started from.
+    """
+
+    tasks: dict[str, StreamTask]
+    runs: list[str]
+
+
 NEW = "new"
 """Name of the models that are compared with saved ones."""
 

@@ -38,7 +38,7 @@ from gpicljax.runtime import (
     named_key,
     run_experiment,
 )
-from gpicljax.studies.one_learner.config import NEW, PRESETS, Config, load_task
+from gpicljax.studies.one_learner.config import NEW, PRESETS, Config, Shared, load_task
 from gpicljax.studies.one_learner.report import WIPED, report
 from gpicljax.symbols import SYMBOLS
 from gpicljax.typing import ArrayTree
@@ -54,6 +54,7 @@ TRIALS = 0
 def build(config: Config) -> Program:
     """Returns the program: streams of all systems, the network and its trainer."""
     tasks = {name: load_task(name) for name in config.systems}
+    models = saved_models(config)
     network = language_model(config.network, SYMBOLS, config.capacity)
     updates = config.updates(config.observations_per_update)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
@@ -138,7 +139,7 @@ def build(config: Config) -> Program:
         init=init,
         update=trainer.update,
         observations=config.observations_per_update if config.train else 0,
-        cells=saved_models(config) or {"": ()},
+        cells={f"{run} {n}": start for (run, n), start in models.items()} or {"": ()},
         measures={
             "nats": {name: nats_of(name) for name in config.systems},
             "rewards": {name: trials_of(name) for name in config.tested_systems},
@@ -146,7 +147,7 @@ def build(config: Config) -> Program:
         host_measures=lambda run: {name: programs(name) for name in config.tested_systems},
         key_metric="nats",
         save=functools.partial(_save, config) if config.train else None,
-        more=tasks,
+        more=Shared(tasks, [run for run, _ in models] or ["the network"]),
     )
 
 
@@ -164,20 +165,18 @@ class Start(NamedTuple):
     is_new: np.bool_
 
 
-def saved_models(config: Config) -> dict[str, Start]:
+def saved_models(config: Config) -> dict[tuple[str, int], Start]:
     """Returns what models start from, by run and seed; beside several runs there are new models."""
-    models: dict[str, Start] = {}
+    models: dict[tuple[str, int], Start] = {}
     for folder in config.start_from:
         for agent in sorted(folder.glob("seed_*")) or [folder]:
             run, number = _run_and_seed(agent.resolve())
-            is_other = f"{run} {number}" not in models
+            is_other = (run, number) not in models
             check_config(is_other, "start_from", str(folder), "models of different names or seeds")
             start = Start(load_agent(agent).params, np.int32(number), np.bool_(False))
-            models[f"{run} {number}"] = start
-    runs = {name.rpartition(" ")[0] for name in models}
-    if len(runs) > 1 and config.train:
-        numbered = {int(x.number): x for x in models.values()}
-        models |= {f"{NEW} {n}": x._replace(is_new=np.bool_(True)) for n, x in numbered.items()}
+            models[run, number] = start
+    if len({run for run, _ in models}) > 1 and config.train:
+        models |= {(NEW, n): x._replace(is_new=np.bool_(True)) for (_, n), x in models.items()}
     return models
 
 

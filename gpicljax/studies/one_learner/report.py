@@ -21,15 +21,14 @@ def report(outcome: RunResult) -> Report:
     config: Config = outcome.config
     tables, numbers, records = [], {}, []
     for name in config.tested_systems:
-        task = outcome.program.more[name]
+        task = outcome.program.more.tasks[name]
         models = _by_run(outcome, outcome.measured["rewards"][name])
         programs = {
             role: np.asarray(x, np.float64)[None] for role, x in outcome.host_measured[name].items()
         }
         null = next(iter(task.nulls))
         rows = []
-        for cell, rewards in models.items():
-            title = cell or "the network"
+        for title, rewards in models.items():
             rows.append(Row(title, "learner", _cells(rewards[""])))
             rows.append(Row(title, "control", _cells(rewards[WIPED]), WIPED))
         rows.append(Row("random", "rule", _cells(programs["random"])))
@@ -41,9 +40,8 @@ def report(outcome: RunResult) -> Report:
             f"## {name}: {task.measure}",
             results_table(["agent", "whole trial", "last quarter"], rows),
         ]
-        for cell, rewards in models.items():
+        for title, rewards in models.items():
             lead = _lead(rewards[""], programs[null])
-            title = cell or "the network"
             tables.append(f"Paired by trial, {title} is ahead of the {null} by {lead.format()}.")
             numbers[f"{name}, {title}"] = {"mean": _mean(rewards[""]), "lead": lead}
             records.append(
@@ -69,7 +67,7 @@ def report(outcome: RunResult) -> Report:
         if config.plays
         else "",
         *tables,
-        *_nats_tables(outcome),
+        *_nats_tables(outcome, numbers),
         outcome.training_note("symbols"),
     )
     return Report(text, numbers, icl=records)
@@ -78,25 +76,26 @@ def report(outcome: RunResult) -> Report:
 def _by_run(outcome: RunResult, measured: Any) -> dict[str, Any]:
     """Returns arrays `[S, ...]` of the seeds of each run whose models were started from."""
     runs: dict[str, list[Any]] = {}
-    for cell, values in outcome.by_cell(jax.tree.map(outcome.seeds, measured)).items():
-        runs.setdefault(cell.rpartition(" ")[0], []).append(values)
-    return {run: jax.tree.map(lambda *x: np.concatenate(x), *parts) for run, parts in runs.items()}
+    parts = outcome.by_cell(jax.tree.map(outcome.seeds, measured)).values()
+    for run, part in zip(outcome.program.more.runs, parts, strict=True):
+        runs.setdefault(run, []).append(part)
+    return {run: jax.tree.map(lambda *x: np.concatenate(x), *x) for run, x in runs.items()}
 
 
-def _nats_tables(outcome: RunResult) -> list[str]:
-    """Returns a table by system of what its teacher's choices cost the models, in nats."""
+def _nats_tables(outcome: RunResult, numbers: dict[str, Any]) -> list[str]:
+    """Returns a table by system of what its teacher's choices cost models; adds to `numbers`."""
     parts = []
     for name in outcome.config.systems:
-        models = _by_run(outcome, outcome.measured["nats"][name])
-        new, samples = models.get(NEW), {}
-        for run, nats in models.items():
-            samples[run or "the network"] = [
-                nats,
-                *([] if new is None else [nats - new[: len(nats)]]),
-            ]
-        head = ["model", "nats", *([] if new is None else ["less the new one's, paired"])]
+        samples = {run: [x] for run, x in _by_run(outcome, outcome.measured["nats"][name]).items()}
+        head = ["model", "nats"]
+        if NEW in samples:
+            (new,) = samples[NEW]
+            head.append("less the new one's, paired")
+            samples = {run: [x, x - new[: len(x)]] for run, (x,) in samples.items()}
         table = interval_table(head, samples, lambda interval: interval.format(".3f"))
         parts += [f"## {name}: nats of the teacher's choices", table]
+        for run, columns in samples.items():
+            numbers[f"{name}, {run}, nats"] = [mean_interval(x) for x in columns]
     return parts
 
 

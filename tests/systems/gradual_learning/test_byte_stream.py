@@ -353,7 +353,7 @@ def test_tasks_that_the_document_has_beside_the_curriculum(oracle_streams):
 def test_feedback_drops_the_period_once_answers_have_theirs():
     env = ByteStream(families=("mapping",), max_tasks=1)
     params = env.make_params(curriculum=Curriculum(("micro5.6.later",), "mixture"))
-    task = env.sample_task(jax.random.key(0), params)
+    task = jax.jit(env.sample_task)(jax.random.key(0), params)
 
     def step(carry, number):
         state, reply_length = carry
@@ -365,8 +365,12 @@ def test_feedback_drops_the_period_once_answers_have_theirs():
         moved = env.move(state, jnp.where(answering, digit, ord(" ")), (), task)
         return (moved.state, reply_length), state.byte
 
-    start = env.initial(jax.random.key(0), task), jnp.int32(0)
-    reply_length = jax.jit(lambda: jax.lax.scan(step, start, jnp.arange(500))[1])()
+    @jax.jit
+    def replies():
+        start = env.initial(jax.random.key(0), task), jnp.int32(0)
+        return jax.lax.scan(step, start, jnp.arange(500))[1]
+
+    reply_length = replies()
     text = bytes(np.asarray(reply_length).tolist()).decode()
     ends = re.findall(r"\d+(\.?);", text)
     first, last = ends.index(""), len(ends) - ends[::-1].index(".")
@@ -652,6 +656,7 @@ def test_the_null_keeps_its_dtypes_under_x64_and_its_memory_is_bounded():
 
 def test_a_guide_goes_on_from_what_was_said():
     guide = experts.teacher_agent()
+    act, record_action = jax.jit(guide.act), jax.jit(guide.record_action)
     task, letter = NAMES.index("micro1"), ord("x")
 
     def moment(reward, start=False):
@@ -671,8 +676,8 @@ def test_a_guide_goes_on_from_what_was_said():
     ]:
         key = jax.random.split(jax.random.key(0), 1)
         if played:
-            carry = guide.record_action(carry, jnp.array([ord(played)]))
-        say, _, carry = guide.act(key, (), carry, moment(reward, not played))
+            carry = record_action(carry, jnp.array([ord(played)]))
+        say, _, carry = act(key, (), carry, moment(reward, not played))
         replies.append(chr(int(say[0])))
     assert replies == ["a", "b", "l", "A", "q", "r"]
 

@@ -36,8 +36,8 @@ def test_it_clears_task_sets_and_with_frozen_weights_none():
     env = ByteStream(max_tasks=2, families=curriculum.families)
     keys = jnp.tile(jax.random.split(jax.random.key(5), 4), 2)
     tasks = streams_of(keys, env, [curriculum] * 8, 1_200)
-    played = play_streams(jax.random.key(6), env, agent, (), tasks, 1_200)
-    assert np.asarray(played.cleared).tolist() == [2] * 4 + [0] * 4
+    play = jax.jit(lambda key, tasks: play_streams(key, env, agent, (), tasks, 1_200))
+    assert play(jax.random.key(6), tasks).cleared.tolist() == [2] * 4 + [0] * 4
 
 
 def test_a_new_stream_begins_anew_and_streams_do_not_depend_on_one_another():

@@ -223,7 +223,8 @@ def test_names_stand_for_values_and_are_drawn_anew(stimulus):
     """O distinct names of each value, the same through an episode, others in the next task."""
     env = gpicljax.make("MetaRG-v1", stimulus=stimulus, max_samples=2)
     params = env.make_params(samples=2)
-    tasks = jax.vmap(env.sample_task, (0, None))(jax.random.split(jax.random.key(0), 64), params)
+    sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
+    tasks = sample(jax.random.split(jax.random.key(0), 64), params)
     names = np.asarray(tasks.table)
     assert names.dtype == np.int32 and names.shape == (64, 3, 5, 2)
     apart = names.reshape(64, 3, 10) if stimulus == "categorical" else names.reshape(64, 1, 30)
@@ -235,7 +236,7 @@ def test_names_stand_for_values_and_are_drawn_anew(stimulus):
     task, steps = play(env)
     space = env.observation_space()["stimulus"]
     stimuli = steps["observation"]["stimulus"]
-    assert bool(jax.vmap(space.contains)(stimuli).all())
+    assert bool(jax.jit(jax.vmap(space.contains))(stimuli).all())
     feedback = steps["round"] == 2
     target_names = np.asarray(task.table)[np.arange(3), steps["target"][feedback]]  # [T, 3, O]
     if stimulus == "pseudoword":

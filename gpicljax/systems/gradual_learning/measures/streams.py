@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -103,7 +104,12 @@ def streams_of(
         ]
         params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params_by_stream)
     keys = jax.random.split(key, len(params_by_stream)) if key.ndim == 0 else key
-    return jax.jit(jax.vmap(env.sample_task))(keys, params)
+    return _sample_tasks(env, keys, params)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _sample_tasks(env: ByteStream, keys: jax.Array, params: Any) -> Task:
+    return jax.vmap(env.sample_task)(keys, params)
 
 
 class StreamSteps(NamedTuple):

@@ -31,9 +31,9 @@ TOYS = SMALL | {
     " --players.batch-size=2 --players.copies=2 --players.speaker-sizes=8",
     "meta_rg_players, agents": "--observations=5120 --bank-size=64 --agent.replay-capacity=64"
     " --agent.min-replay=32 --agent.batch-size=4",
-    "maze_world": "--contexts 0 1 --model.layers=1 --model.width=16 --model.heads=2 --resolution=16"
-    " --demonstration.length=16 --agent.batch-size=2 --group=1 --observations=128 --log-lines=2"
-    " --sequences=4 --evaluation-tasks=4 --marks 1 4 --horizon=4",
+    "maze_world": "--preset=cpu-7x7 --contexts 0 1 --model.layers=1 --model.width=16"
+    " --model.heads=2 --resolution=16 --demonstration.length=16 --agent.batch-size=2 --group=1"
+    " --observations=128 --log-lines=2 --sequences=4 --evaluation-tasks=4 --marks 1 4 --horizon=4",
     "in_context_rl_train": "--actions=20 --num-envs=16 --observations=336 --log-lines=1"
     " --replicas=64 --network.tables.code 8 4 --network.tables.embedding=8 --network.tables.sizes=8"
     " --network.tables.readout=8",

@@ -330,6 +330,31 @@ def symbol_losses(sources: Sequence[str] = ()) -> list[Loss]:
     return [nats, *apart]
 
 
+def choice_nats(
+    network: Network, sample: Sample, keys: jax.Array, data: ArrayTree, params: ArrayTree
+) -> jax.Array:
+    """Returns what a teacher's choices cost a model, in nats, float `[]`.
+
+    Args:
+      network: from symbols to logits.
+      sample: draws streams of one source, by `mixed_sampler`.
+      keys: typed keys `[N]`; streams are drawn and read one after the other.
+      data: what `sample` is given.
+      params: of the network.
+    """
+    *_, choices = symbol_losses(("",))
+
+    def add_up(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        sequences = sample(key[None], data)
+        at = sequence.evaluate(network, [choices], params, sequences)[choices.name]
+        assert choices.counts is not None
+        is_counted = choices.counts(sequences)
+        return jnp.sum(at, where=is_counted), is_counted.sum()
+
+    total, count = jax.lax.map(add_up, keys)
+    return total.sum() / count.sum()
+
+
 def fits(observations: spaces.Space, actions: spaces.Space) -> str | None:
     """Returns why a model of streams does not fit these spaces; None if it does."""
     del observations

@@ -6,7 +6,7 @@ trials, and p-values far in the tail need the digits.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -131,6 +131,20 @@ def mean_interval(samples: ArrayLike, confidence: float = 0.95) -> Interval:
     std = float(np.std(x, ddof=1))
     half = float(t_quantile(confidence, x.size - 1)) * std / np.sqrt(x.size)
     return Interval(mean, std, float(mean - half), float(mean + half), int(x.size))
+
+
+def interval_over_seeds(values: Sequence[NDArray[Any]] | NDArray[Any]) -> Interval:
+    """Returns the mean with its interval over the means of seeds, or over the values of one seed.
+
+    Args:
+      values: of each seed, `float[N]`.
+
+    Example:
+      >>> two = np.array([[1.0, 3.0], [4.0, 4.0]])
+      >>> interval_over_seeds(two).mean, interval_over_seeds(two[:1]).count
+      (3.0, 2)
+    """
+    return mean_interval([np.mean(x) for x in values] if len(values) > 1 else values[0])
 
 
 def rank_auc(positive: ArrayLike, negative: ArrayLike) -> float:

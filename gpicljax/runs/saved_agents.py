@@ -320,17 +320,17 @@ def shipped_model(name: str) -> Path:
 
     `meta_language_online` learns random languages in its context, an online memory of 10,639
     parameters, trained by `python experiments/meta_language.py --preset cpu-online-wide`;
-    `meta_language_tiny` is a transformer of 303,008, by `--preset cpu-tiny`. `maze_world_small`
-    is a world model and policy of 826,230 parameters, its autoencoder included, of mazes of 7 x 7,
+    `meta_language_tiny` is a transformer of 303,008, by `--preset cpu-tiny`. `maze_world_small` is
+    a world model and policy of 826,230 parameters, its autoencoder included, of mazes of 7 x 7,
     which it has learnt to walk and to foresee from pictures of 32 x 32, by `python
-    experiments/maze_world.py`. `in_context_rl_mixture` learns bandits, lakes and corridors within
-    200 actions, by `python experiments/in_context_rl_train.py --family mixture`, then with
-    `--learner clone`. `byte_stream_quick` learns what bytes stand for within a stream, by `python
-    experiments/gradual_learning.py`. `meta_rg_exact` learns the words of a language within an
-    episode, by `python experiments/meta_rg.py`. `dark_room_planning` searches
-    dark rooms and goes back to what it has found, by `python experiments/in_context_rl_train.py
-    --family dark-room --learner clone-planning`. `one_learner` acts in every environment that
-    declares a code of symbols, by `python experiments/one_learner.py --preset cpu`.
+    experiments/maze_world.py --preset cpu-7x7`. `in_context_rl_mixture` learns bandits, lakes and
+    corridors within 200 actions, by `python experiments/in_context_rl_train.py --family mixture`,
+    then with `--learner clone`. `byte_stream_quick` learns what bytes stand for within a stream, by
+    `python experiments/gradual_learning.py`. `meta_rg_exact` learns the words of a language within
+    an episode, by `python experiments/meta_rg.py`. `dark_room_planning` searches dark rooms and
+    goes back to what it has found, by `python experiments/in_context_rl_train.py --family dark-room
+    --learner clone-planning`. `one_learner` acts in every environment that declares a code of
+    symbols, by `python experiments/one_learner.py --preset cpu`.
 
     Raises:
       ValueError: for an unknown name.
@@ -368,6 +368,24 @@ def _assemble(
     network = from_json(algorithm.network, info["network"])
     agent = algorithm.acting(env, info["num_envs"], config, network).agent
     return LoadedAgent(env, env_params, agent, params, info)
+
+
+def agents_of(folder: Path) -> list[tuple[str, int, Path]]:
+    """Returns the run, the seed and the folder of every agent of a run, or of one saved agent.
+
+    Args:
+      folder: of a run without cells, or of one agent; one that no run saved is seed 0 of itself.
+
+    Example:
+      >>> agents_of(shipped_model("one_learner"))[0][:2]
+      ('one_learner', 0)
+    """
+    folder = folder.resolve()
+    agents = sorted((folder / "agents").glob("seed_*")) or [folder]
+    if agents[0].parent.name != "agents":
+        return [(folder.name, 0, folder)]
+    run = agents[0].parents[1].name
+    return [(run, int(agent.name.removeprefix("seed_")), agent) for agent in agents]
 
 
 def start_from(

@@ -14,12 +14,12 @@ def test_models_of_several_runs_stand_beside_new_ones(tmp_path):
     saved = shipped_model("one_learner")
     for agent in ("a/agents/seed_0", "a/agents/seed_2", "b/agents/seed_0"):
         shutil.copytree(saved, tmp_path / agent)
-    runs = tmp_path / "a" / "agents", tmp_path / "b" / "agents" / "seed_0"
+    runs = tmp_path / "a", tmp_path / "b" / "agents" / "seed_0"
     models = saved_models(Config(start_from=runs))
     saved_ones = [("a", 0), ("a", 2), ("b", 0)]
     assert list(models) == [*saved_ones, ("new", 0), ("new", 2)]
-    assert [int(model.number) for model in models.values()] == [0, 2, 0, 0, 2]
-    assert [bool(model.is_new) for model in models.values()] == [False] * 3 + [True] * 2
+    assert [int(number) for _, number, _ in models.values()] == [0, 2, 0, 0, 2]
+    assert [bool(is_new) for *_, is_new in models.values()] == [False] * 3 + [True] * 2
     assert list(saved_models(Config(start_from=runs, train=False))) == saved_ones
     assert list(saved_models(Config(start_from=(saved,)))) == [("one_learner", 0)]
     with pytest.raises(ConfigError, match="start_from"):

@@ -118,7 +118,7 @@ REFUSED = [
     ("maze_world", "--contexts 1 1", "contexts: got (1, 1); accepted: different ones"),
     ("maze_world", "--no-train", "train: got False; accepted: True, without start_from"),
     ("maze_world", "--group=3", "group: got 3; accepted: a divisor of"),
-    ("maze_world", "--own-groups=3", "own-groups: got 3; accepted: 0 .. 2, the groups of a batch"),
+    ("maze_world", "--own-groups=3", "own-groups: got 3; accepted: 0 .. 1, the groups of a batch"),
     ("maze_world", "--own-groups=1", "own-groups: got 1; accepted: 0, for several models"),
     ("maze_world", "--marks 0", "marks: got (0,); accepted: a tuple, each entry an integer >= 1"),
     ("maze_world", "--autoencoder /nowhere", "autoencoder: got '/nowhere'; accepted: an existing"),

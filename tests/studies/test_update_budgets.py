@@ -15,7 +15,7 @@ BUDGETS = {
     ("in_context_control", ""): (113_592, 0),
     ("in_context_rl_train", ""): (181_955, 201),
     ("in_context_rl_train", "--family lakes --learner dpt-planning"): (264_456, 1_206),
-    ("maze_world", ""): (2_330, 5),
+    ("maze_world", "--preset cpu-7x7"): (2_330, 5),
     ("maze_world_autoencoder", ""): (484, 0),
     ("meta_language", ""): (3_624, 0),
     ("meta_rg", ""): (3_132, 0),

@@ -40,18 +40,6 @@ SOURCES: dict[str, Source] = {
 }
 
 
-class Shared(NamedTuple):
-    """What the program tells its report.
-
-    Attributes:
-      tasks: by system.
-      runs: name of the run that each model started from.
-    """
-
-    tasks: dict[str, StreamTask]
-    runs: list[str]
-
-
 NEW = "new"
 """Name of the models that are compared with saved ones."""
 
@@ -68,8 +56,8 @@ class Config(TrainingConfig):
 
     Attributes:
       systems: Systems whose trials are learnt from, each as often as the others.
-      start_from: Folders of saved models, or of the `agents` of a run, to go on from, each apart;
-        several runs are compared with a new model, which learns from the same streams.
+      start_from: Folders of runs or of saved models to go on from, each model apart; several runs
+        are compared with a new model, which learns from the same streams.
       train: Whether there is training; else the models of `start_from` are tested as they are.
       plays: Whether trials are played in the end; else models are compared by their nats alone.
       length: Symbols of a stream.

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.records import icl_record
-from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.statistics import interval_over_seeds, mean_interval
 from gpicljax.evaluation.tables import Row, interval_table, join_paragraphs, results_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.studies.one_learner.config import NEW, SOURCES, Config
@@ -20,8 +20,9 @@ def report(outcome: RunResult) -> Report:
     """Draws the learning curve and returns the summary."""
     config: Config = outcome.config
     tables, numbers, records = [], {}, []
+    tasks, _ = outcome.program.more
     for name in config.tested_systems:
-        task = outcome.program.more.tasks[name]
+        task = tasks[name]
         models = _by_run(outcome, outcome.measured["rewards"][name])
         programs = {
             role: np.asarray(x, np.float64)[None] for role, x in outcome.host_measured[name].items()
@@ -29,20 +30,9 @@ def report(outcome: RunResult) -> Report:
         null = next(iter(task.nulls))
         rows = []
         for title, rewards in models.items():
-            rows.append(Row(title, "learner", _cells(rewards[""])))
-            rows.append(Row(title, "control", _cells(rewards[WIPED]), WIPED))
-        rows.append(Row("random", "rule", _cells(programs["random"])))
-        if task.teacher not in task.nulls.values() and task.env.symbols().acts:
-            rows.append(Row("its teacher", "rule", _cells(programs["teacher"])))
-        rows.append(Row(null, "rule", _cells(programs[null])))
-        rows.append(Row(task.oracle[1], "oracle", _cells(programs["oracle"])))
-        tables += [
-            f"## {name}: {task.measure}",
-            results_table(["agent", "whole trial", "last quarter"], rows),
-        ]
-        for title, rewards in models.items():
-            lead = _lead(rewards[""], programs[null])
-            tables.append(f"Paired by trial, {title} is ahead of the {null} by {lead.format()}.")
+            lead = interval_over_seeds(np.nanmean(rewards[""], -1) - np.nanmean(programs[null], -1))
+            rows.append(Row(title, "learner", [*_cells(rewards[""]), lead.format()]))
+            rows.append(Row(title, "control", [*_cells(rewards[WIPED]), ""], WIPED))
             numbers[f"{name}, {title}"] = {"mean": _mean(rewards[""]), "lead": lead}
             records.append(
                 icl_record(
@@ -57,6 +47,12 @@ def report(outcome: RunResult) -> Report:
                     bins=16,
                 )
             )
+        for role in ("random", "its teacher", null):
+            if role in programs:
+                rows.append(Row(role, "rule", [*_cells(programs[role]), ""]))
+        rows.append(Row(task.oracle[1], "oracle", [*_cells(programs["oracle"]), ""]))
+        head = ["agent", "whole trial", "last quarter", f"ahead of the {null}, paired"]
+        tables += [f"## {name}: {task.measure}", results_table(head, rows)]
     outcome.draw_learning("nats", ylabel="nats per symbol")
     text = join_paragraphs(
         f"# One network, trials of {len(config.systems)} systems: preset {config.preset}",
@@ -75,11 +71,10 @@ def report(outcome: RunResult) -> Report:
 
 def _by_run(outcome: RunResult, measured: Any) -> dict[str, Any]:
     """Returns arrays `[S, ...]` of the seeds of each run whose models were started from."""
-    runs: dict[str, list[Any]] = {}
-    parts = outcome.by_cell(jax.tree.map(outcome.seeds, measured)).values()
-    for run, part in zip(outcome.program.more.runs, parts, strict=True):
-        runs.setdefault(run, []).append(part)
-    return {run: jax.tree.map(lambda *x: np.concatenate(x), *x) for run, x in runs.items()}
+    _, runs = outcome.program.more
+    parts = list(outcome.by_cell(jax.tree.map(outcome.seeds, measured)).values())
+    own = {run: [x for x, other in zip(parts, runs, strict=True) if other == run] for run in runs}
+    return {run: jax.tree.map(lambda *x: np.concatenate(x), *x) for run, x in own.items()}
 
 
 def _nats_tables(outcome: RunResult, numbers: dict[str, Any]) -> list[str]:
@@ -108,9 +103,3 @@ def _mean(rewards: np.ndarray, first: float = 0.0) -> float:
 
 def _cells(rewards: np.ndarray) -> list[str]:
     return [f"{_mean(rewards):.3f}", f"{_mean(rewards, 0.75):.3f}"]
-
-
-def _lead(network: np.ndarray, null: np.ndarray) -> Interval:
-    """Returns the mean lead per step on the same trials: over seeds, or over trials of one seed."""
-    lead = np.nanmean(network, -1) - np.nanmean(null, -1)
-    return mean_interval(lead.mean(1) if len(lead) > 1 else lead[0])

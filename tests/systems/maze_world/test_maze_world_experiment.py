@@ -45,7 +45,7 @@ def pictures(tmp_path_factory):
 def finished_run(tmp_path_factory, pictures):
     folder = tmp_path_factory.mktemp("runs")
     arguments = [*TINY, f"--autoencoder={pictures}", f"--runs-dir={folder}"]
-    return folder / "maze_world" / "quick", maze_world.main(arguments), arguments
+    return folder / "maze_world" / "cpu-7x7", maze_world.main(arguments), arguments
 
 
 @pytest.mark.slow

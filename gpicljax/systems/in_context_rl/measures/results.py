@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.statistics import Interval, interval_over_seeds, mean_interval
 from gpicljax.systems.in_context_rl.env import TESTS
 from gpicljax.systems.in_context_rl.measures.playing import Contender, Contenders, PlayedTrials
 from gpicljax.systems.in_context_rl.measures.trials import (
@@ -127,9 +127,7 @@ def _agent_result(test_name: str, agent: Contender, agents: Contenders) -> Agent
         agent=agent,
         score=scores[0] if len(scores) == 1 else mean_interval([s.mean for s in scores]),
         seeds=[score.mean for score in scores],
-        regret=mean_interval([x.mean() for x in regret] if len(regret) > 1 else regret[0])
-        if is_bandit
-        else None,
+        regret=interval_over_seeds(regret) if is_bandit else None,
         means={
             key: float(np.mean([s[key].mean for s in summaries if key in s] or [np.nan]))
             for key in MEANS

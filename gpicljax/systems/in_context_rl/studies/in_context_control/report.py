@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpicljax.evaluation.records import icl_record
-from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.statistics import interval_over_seeds
 from gpicljax.evaluation.tables import Row, RowKind, join_paragraphs, results_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.viz.curves import learning_curves
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
 MEAN, TRUTH = "controller told the mean physics", "controller told the truth"
 KINDS: dict[str, RowKind] = {"random": "rule", MEAN: "rule", TRUTH: "oracle"}
-
-
-def _over_seeds(seeds: Sequence[np.ndarray]) -> Interval:
-    """Returns the mean of float `[trials]` of each seed, over seeds; of one seed, over trials."""
-    return mean_interval([x.mean() for x in seeds] if len(seeds) > 1 else seeds[0])
 
 
 def _learning_figure(outcome: RunResult, played: Mapping[str, Sequence[np.ndarray]]) -> Figure:
@@ -51,8 +46,8 @@ def report(outcome: RunResult) -> Report:
     numbers, cells = {}, []
     for row in rows:
         seeds = played[row.label]
-        returns = [_over_seeds([x[:, k] for x in seeds]) for k in range(config.episodes)]
-        ahead = [_over_seeds([x.mean(-1) - null for x in seeds]) for null in nulls.values()]
+        returns = [interval_over_seeds([x[:, k] for x in seeds]) for k in range(config.episodes)]
+        ahead = [interval_over_seeds([x.mean(-1) - null for x in seeds]) for null in nulls.values()]
         own = {MEAN: 0, TRUTH: 1}.get(row.name)
         shown = ["" if own == k else x.format() for k, x in enumerate(ahead)]
         cells.append(Row(row.name, row.kind, [x.format() for x in returns] + shown, row.condition))

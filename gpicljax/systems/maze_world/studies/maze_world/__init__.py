@@ -2,12 +2,11 @@
 
     python experiments/maze_world.py
 
-trains an autoencoder of the pictures (`maze_world_autoencoder.py`), then three causal models side
-by side, on the same episodes of a privileged agent: one attends to the whole episode, the others to
-its last 2 steps and its last one. On mazes that none has seen it measures how they imitate and
-foresee along the episode, how they do when they act themselves, beside privileged agents and random
-ones, and how far ahead they see. `--preset paper-small` is the paper's; `--dry-run` says what it
-would take here.
+trains an autoencoder of the pictures (`maze_world_autoencoder.py`), then causal models side by
+side, on the same episodes of a privileged agent: one remembers the whole episode, the other its
+last 2 steps. On mazes that none has seen it measures how they imitate and foresee along the
+episode, how they do when they act themselves, beside privileged agents and programs, and how far
+ahead they see. `--preset paper-small` is the paper's; `--dry-run` says what it would take here.
 """
 
 __all__: list[str] = []

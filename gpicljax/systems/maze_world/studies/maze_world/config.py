@@ -141,9 +141,7 @@ class Config(TrainingConfig):
         check_config(has_models, "train", self.train, "True, without start_from")
         longest = self.steps - self.horizon
         fits = all(1 <= mark <= longest for mark in self.marks)
-        check_config(
-            fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon"
-        )
+        check_config(fits, "marks", self.marks, f"1 .. {longest}, the steps less the horizon")
         new = self.data is None or (not self.own_groups and self.tasks == (0,))
         check_config(new, "data", str(self.data), "None, with own_groups or numbers of tasks")
         for name in ("autoencoder", "start_from", "data"):
@@ -184,7 +182,7 @@ class Config(TrainingConfig):
 
 # What is small and short learns a little faster without disturbed inputs.
 SMALL = CausalModelSettings(layers=3, width=64, heads=4, masked=0.0, noisy=0.0)
-QUICK = Config(
+SEVEN = Config(
     contexts=(0, 2, 1),
     growth=0.4,
     model=SMALL,
@@ -203,6 +201,21 @@ QUICK = Config(
     rules=("default",),
     marks=(1, 32, 112),
 )
+# Mazes with loops, too large for programs without a map; the policy plans on one.
+QUICK = dataclasses.replace(
+    SEVEN,
+    contexts=(0, 2),
+    growth=0.0,
+    model=dataclasses.replace(SMALL, layers=1, map_memory=8, plan_sweeps=24),
+    size=11,
+    demonstration=Demonstration(length=256),
+    agent=SequenceConfig(batch_size=8, schedule="cosine"),
+    hparams=SequenceHParams(1e-2, warmup_updates=50, final_share=0.05),
+    observations=320 * 8 * 256,
+    sequences=16,
+    acting=("drawn",),
+    marks=(224,),
+)
 PAPER_SMALL = Config(
     contexts=(0,),
     autoencoder_preset="paper",
@@ -215,8 +228,9 @@ PAPER_SMALL = Config(
 )
 PRESETS = {
     "quick": QUICK,
+    "cpu-7x7": SEVEN,
     "cpu-finetune": dataclasses.replace(
-        QUICK,
+        SEVEN,
         contexts=(2, 1),
         start_context=0,
         observations=256 * 16 * 128,
@@ -224,15 +238,15 @@ PRESETS = {
     ),
     # Goes on with a model, in states that it brings about itself: half of all episodes.
     "cpu-dagger": dataclasses.replace(
-        QUICK,
+        SEVEN,
         contexts=(0,),
         own_groups=1,
         observations=512 * 16 * 128,
         hparams=SequenceHParams(1e-3, warmup_updates=50, final_share=0.05),
     ),
-    # The other mode and the other kind of action, to see that they are learnt.
+    # The other mode and the other kind of action.
     "cpu-survival": dataclasses.replace(
-        QUICK,
+        SEVEN,
         contexts=(0, 1),
         mode="survival",
         model=dataclasses.replace(SMALL, rewards=True),
@@ -240,31 +254,19 @@ PRESETS = {
         observations=256 * 16 * 128,
     ),
     "cpu-continuous": dataclasses.replace(
-        QUICK, contexts=(0, 1), actions="continuous", observations=256 * 16 * 128
+        SEVEN, contexts=(0, 1), actions="continuous", observations=256 * 16 * 128
     ),
     # A model that reads what it saw where it is going, and is to see ahead.
     "cpu-map": dataclasses.replace(
-        QUICK,
+        SEVEN,
         contexts=(0,),
         model=dataclasses.replace(SMALL, map_memory=5, hidden_span=12),
         observations=768 * 16 * 128,
         sequences=256,
         probes=True,
     ),
-    # One whose policy plans on its map, in mazes with loops.
-    "cpu-plan": dataclasses.replace(
-        QUICK,
-        contexts=(0, 2),
-        growth=0.0,
-        model=dataclasses.replace(SMALL, layers=1, map_memory=8, plan_sweeps=24),
-        size=11,
-        demonstration=Demonstration(length=256),
-        agent=SequenceConfig(batch_size=8, schedule="cosine"),
-        hparams=SequenceHParams(1e-2, warmup_updates=50, final_share=0.05),
-        observations=320 * 8 * 256,
-    ),
     # Figures 11, 14 and 15: one program for all numbers of mazes.
-    "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=(1, 10, 100, 10_000)),
+    "cpu-task-diversity": dataclasses.replace(SEVEN, contexts=(0,), tasks=(1, 10, 100, 10_000)),
     "paper-small": PAPER_SMALL,
     "paper-variants": dataclasses.replace(PAPER_SMALL, contexts=(2, 1), start_context=0),
     "paper-standard": dataclasses.replace(

@@ -18,6 +18,7 @@ from gpicljax.networks.contract import Network
 from gpicljax.networks.language_model import language_model
 from gpicljax.networks.transformer import generate
 from gpicljax.runs import load_language_model, save_agent
+from gpicljax.runs.saved_agents import agents_of
 from gpicljax.runtime import Measure, Program, RunResult, Sharding, named_key, run_experiment
 from gpicljax.systems.meta_language.data.text import text_windows
 from gpicljax.systems.meta_language.data.training import TrainingTexts
@@ -230,10 +231,13 @@ def models_to_start_from(config: Config, capacity: int) -> dict[str, Any]:
     start = config.start_from
     if start is None:
         return {"": ()}
-    folders = sorted((start / "agents").glob("seed_*")) or [start]
-    names = [""] if len(folders) == 1 else [folder.name for folder in folders]
-    models = [load_language_model(folder, capacity, config.model) for folder in folders]
-    return {name: model.params for name, model in zip(names, models, strict=True)}
+    agents = agents_of(start)
+    return {
+        f"seed_{seed}" if len(agents) > 1 else "": load_language_model(
+            folder, capacity, config.model
+        ).params
+        for _, seed, folder in agents
+    }
 
 
 def natural_text(config: Config) -> np.ndarray | None:

@@ -116,7 +116,7 @@ CASES = [(make, *arguments) for make, all_of in MADE.items() for arguments in al
 
 
 def case_id(case):
-    """How a case is called on the command line."""
+    """Returns the name of a case on the command line."""
     make, *arguments = case
     return "-".join([make.__name__, *map(str, arguments)])
 

@@ -102,7 +102,7 @@ def their_chunk(env_id, num_envs):
 
 
 def report(benchmark, num_envs, compile_s):
-    """What every benchmark here notes beside its timings."""
+    """Adds speed and compile time to a benchmark."""
     benchmark.extra_info["steps_per_cpu_second"] = num_envs * LENGTH / benchmark.stats.stats.median
     benchmark.extra_info["compile_cpu_s"] = compile_s
 

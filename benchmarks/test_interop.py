@@ -1,4 +1,4 @@
-"""What each adapter costs, beside the same work without it and beside the library's own peer.
+"""Costs of each adapter, beside the same work without it and beside the library's own peer.
 
 Where MetaRG is compared with `vector_env`, know that its episodes have 3 k - 1 steps: the step that
 `VectorEnv` takes for a reset keeps all instances in step, so that a third of the steps have resets

@@ -1,4 +1,4 @@
-"""What the parts of an update of Maze World's small models cost, and of an evaluation.
+"""Costs of the parts of an update of Maze World's small models, and of an evaluation.
 
 An update of `experiments/maze_world.py` makes 16 episodes of 128 steps in mazes of 7 x 7, renders
 and encodes them, and then has every model learn from them.

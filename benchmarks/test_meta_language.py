@@ -62,7 +62,7 @@ def test_sequences(benchmark, one_core, num, each, cap, order, with_log_probs):
 @pytest.mark.benchmark(timer=time.process_time)
 @pytest.mark.parametrize("each", [1, 8])
 def test_sequences_of_fresh_languages(benchmark, one_core, each):
-    """What a training step on the paper's distribution pays: languages are drawn too."""
+    """A training step on the paper's distribution: languages are drawn, too."""
     env = gpicljax.make("MetaLanguage-v0", max_order=6)
     num = 64
 

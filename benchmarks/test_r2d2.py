@@ -21,7 +21,7 @@ NEEDED = {
 
 
 def dry_run(benchmark, cache, *flags):
-    """What `meta_rg.py --dry-run` measures, as extra information of the benchmark."""
+    """Adds the costs that `meta_rg.py --dry-run` measures to a benchmark."""
 
     # A process of its own: this one is bound to a single thread. An empty cache: compile times.
     def run():

@@ -1,4 +1,4 @@
-"""What the runtime costs: importing the package, checkpoints, the log."""
+"""Costs of the runtime: importing the package, checkpoints, the log."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What `VectorEnv` adds to a bare `vmap(env.step)`: between resets, and with them.
+"""Costs of `VectorEnv` over a bare `vmap(env.step)`: between resets, and with them.
 
 Both sides run in turn in one process; the overhead is the median of their ratios. With resets, the
 second yardstick is the usual way of resetting: every instance computes a new start in every step

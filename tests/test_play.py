@@ -360,7 +360,7 @@ def test_everyone_plays_the_same_episode():
 
 
 def hidden(content):
-    """What the page of a game of MetaRG is told of what the listener may not see."""
+    """Returns the parts of a page that the listener may not see."""
     game = content["games"][-1]
     return game["speaker"], game["answer"], content["sections"], content["sent"], content["counts"]
 

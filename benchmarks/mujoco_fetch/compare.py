@@ -41,7 +41,7 @@ _MOVED = 0.001  # metres
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is compared.
+    """Configuration of the comparison.
 
     Attributes:
       out: Folder of the table and the figure.
@@ -98,7 +98,7 @@ def _replayed(task: str, real: Played) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _moved(played: Played) -> np.ndarray:
-    """How far blocks are from where they were, at the last step, in metres."""
+    """Returns how far blocks have moved by the last step, in metres."""
     places = played.seen["achieved_goal"]
     return np.linalg.norm(places[:, -1] - places[:, 0], axis=-1)
 

@@ -148,7 +148,7 @@ def response(of: Substeps) -> np.ndarray:
 
 
 def held_back(of: Substeps) -> list[tuple[float, float]]:
-    """How strongly the hand is held back, by the wrist's distance from the shoulder in metres."""
+    """Returns the force that holds the hand back, by the wrist's distance from the shoulder."""
     e, v = of.error[of.free], of.velocity[of.free]
     rest = 2490 * e - 100 * v - of.acceleration[of.free]
     place = jnp.asarray(of.place[of.free].T)

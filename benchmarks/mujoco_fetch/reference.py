@@ -71,7 +71,7 @@ class FetchSimulator(FetchTask[State]):
         )
 
     def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
-        """What the simulator shows, what is achieved and what is desired."""
+        """Returns the observation, the goal that is achieved and the one that is desired."""
         return {
             "observation": state.seen,
             "achieved_goal": state.seen[3:6],
@@ -80,7 +80,7 @@ class FetchSimulator(FetchTask[State]):
 
     @property
     def can_render(self) -> bool:
-        """Whether MuJoCo finds a way to draw without a screen."""
+        """Returns whether MuJoCo finds a way to draw without a screen."""
         return self._host.can_see
 
     def render(self, state: State, task: Task) -> jax.Array:
@@ -100,7 +100,7 @@ class FetchSimulator(FetchTask[State]):
         return host.simulator(self.task)
 
     def _ask(self, function: Any, *given: jax.Array) -> host.Seen:
-        """What the simulator makes of it, in JAX's default precision."""
+        """Returns the simulator's next time step, in JAX's default precision."""
         dtype = jnp.result_type(float)
 
         def answer(*given: Any) -> host.Seen:

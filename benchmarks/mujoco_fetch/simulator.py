@@ -33,7 +33,7 @@ _INSTALL = 'pip install "gpicljax[fetch]"'
 
 
 class Seen(NamedTuple):
-    """What comes of a reset or a step; leaves with the leading axes of what was given.
+    """The outcome of a reset or a step; leaves with the leading axes of what was given.
 
     Attributes:
       words: `uint32[W, 2]`, all that the next step depends on.
@@ -124,7 +124,7 @@ class Simulator:
         return self._each(one, np.asarray(words), np.asarray(action), inner=(2, 1))
 
     def picture(self, words: Any) -> np.ndarray:
-        """What a camera sees, `uint8[..., H, W, 3]`.
+        """Returns the picture of a camera, `uint8[..., H, W, 3]`.
 
         Args:
           words: `uint32[..., W, 2]`.
@@ -139,7 +139,7 @@ class Simulator:
 
     @property
     def can_see(self) -> bool:
-        """Whether there is a way to draw without a screen."""
+        """Returns whether there is a way to draw without a screen."""
         return _camera(self) is not None
 
     def place(self, data: Any, numbers: np.ndarray) -> None:

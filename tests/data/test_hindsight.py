@@ -28,7 +28,7 @@ def near(achieved, desired):
 
 
 def observation_at(time, column):
-    """What is reached says where it was; nobody wanted any of it."""
+    """The reached goal says where it was; nobody wanted any of it."""
     place = np.stack([time, column], -1).astype(np.float32)
     return {"achieved_goal": place, "desired_goal": np.full_like(place, -1), "time": time}
 

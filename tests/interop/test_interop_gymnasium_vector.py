@@ -25,7 +25,7 @@ STROLL = Stroll()
 
 
 def play(envs, num_steps, seed=0):
-    """What a reset and some random steps return, and the actions."""
+    """Returns what a reset and some random steps gave, and the actions."""
     envs.action_space.seed(0)
     first = envs.reset(seed=seed)
     actions = [envs.action_space.sample() for _ in range(num_steps)]
@@ -74,7 +74,7 @@ def test_infos_of_ends_are_as_gymnasium_reports_them(mode):
     assert ours.metadata["autoreset_mode"] is AutoresetMode(mode)
 
     def masks(infos):
-        """Which instances have which entry."""
+        """Returns the instances that have an entry, by entry."""
         return {
             name: (masks(infos[name[1:]]) if isinstance(infos[name[1:]], dict) else None, *mask)
             for name, mask in infos.items()

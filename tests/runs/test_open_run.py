@@ -37,7 +37,7 @@ def test_a_run_of_another_experiment_is_not_deleted(tmp_path):
 
 @pytest.mark.parametrize("files", [{"thesis.tex": "My thesis"}, {"config.json": "{}"}])
 def test_what_another_process_holds_is_not_deleted(files, tmp_path):
-    """Whether it is a run or not: the lock goes first."""
+    """The lock goes first, of a run or not."""
     folder = tmp_path / "e" / "quick"
     folder.mkdir(parents=True)
     held = exclusive(folder)

@@ -59,7 +59,7 @@ def dying(at):
 
 
 def events(run):
-    """What TensorBoard shows: steps and values by tag, after discarding what starts discard."""
+    """Returns steps and values by tag as TensorBoard shows them, without what starts discard."""
     from tensorboardX.proto import event_pb2
 
     shown = {}

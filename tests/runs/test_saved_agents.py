@@ -58,7 +58,7 @@ CASES = {
 
 
 def settings(name, **env_overrides):
-    """What `save_agent` is given; parameters are numbers that no initialiser draws."""
+    """Arguments of `save_agent`; parameters are numbers that no initialiser draws."""
     env_id, options = CASES[name]
     algorithm, env = agents.get_algorithm(name), gpicljax.make(env_id, **options)
     config, network = algorithm.config(), algorithm.network()
@@ -107,7 +107,7 @@ def test_agents_of_every_kind_come_back(name, tmp_path):
 
 
 def first_actions(env, *agents):
-    """What agents do at the first time step, as one program."""
+    """Returns the first actions of agents, as one program."""
 
     @jax.jit
     def act(*params):

@@ -10,7 +10,7 @@ TRAINING = Path(__file__).parent / "tiny_training.py"
 
 @pytest.fixture(scope="module")
 def undisturbed_run(tmp_path_factory, child_environment):
-    """What the tiny training run leaves behind."""
+    """The folder of the tiny training run."""
     folder = tmp_path_factory.mktemp("undisturbed")
     command = [sys.executable, str(TRAINING), str(folder)]
     subprocess.run(command, env=child_environment, check=True, capture_output=True, timeout=60)

@@ -1,4 +1,4 @@
-"""What resumed runs leave behind, and waiting for their log."""
+"""Files of resumed runs, and waiting for their log."""
 
 import time
 

@@ -43,7 +43,7 @@ def by_hand(port, processes, i):
 
 
 def slurm(port, processes, i):
-    """What `srun` tells its tasks; JAX makes the port from the job's number."""
+    """Returns `srun`'s variables of a task; JAX makes the port from the job's number."""
     return {
         "SLURM_JOB_ID": str(2**12 + port % 2**12),
         "SLURM_STEP_NODELIST": "localhost",
@@ -147,7 +147,7 @@ def test_two_processes_train_like_one(two_by_two, one_process):
 def test_resume_with_another_number_of_devices(
     two_by_two, one_process, train, undisturbed_run, tmp_path
 ):
-    """What is restored is what was saved, bit for bit; what follows, that of as many devices."""
+    """The saved state comes back bit for bit; what follows is that of as many devices."""
     for name, source in (("a", two_by_two), ("b", two_by_two), ("c", one_process)):
         shutil.copytree(source[0], tmp_path / name)
     assert_same(train(tmp_path / "a", "--chunks", 4, "--resume")[0], two_by_two[1], 4)

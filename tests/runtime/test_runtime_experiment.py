@@ -69,7 +69,7 @@ def test_padding_is_in_no_count_and_no_record(three_on_two):
 
 @pytest.mark.slow
 def test_a_run_goes_on_with_any_number_of_devices(three_on_two, on_devices, tmp_path):
-    """What is restored is what was saved, bit for bit; what follows, within rounding."""
+    """The saved state comes back bit for bit; what follows agrees within rounding."""
     folder, (arrays, _) = three_on_two
     finished = []
     for devices in (1, 3, 4):

@@ -1,4 +1,4 @@
-"""What ends a run without being a bug, and terminals that cannot show it."""
+"""Runs end without a bug's traceback, and terminals that cannot show it."""
 
 import io
 import os

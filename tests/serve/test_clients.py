@@ -83,7 +83,7 @@ def frame(stream):
 
 
 def test_octets_are_those_of_a_recorded_session():
-    """What a learner sends and is sent, octet by octet, over a plain connection."""
+    """A plain connection carries a session octet by octet."""
     recorded = json.loads((HERE / "session.json").read_text())
     vec = gpicljax.VectorEnv(Recited(), 1, resets="fresh")
     sent = [bytes.fromhex(message) for message in recorded["learner"]]

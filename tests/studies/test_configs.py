@@ -32,7 +32,7 @@ def add_reachable(kind, reached):
 
 
 def bare(kind):
-    """Whether an annotation admits a number without a `Range`."""
+    """Returns whether an annotation admits a number without a `Range`."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return False

@@ -1,4 +1,4 @@
-"""What studies refuse on the command line, before anything is written, compiled or asked."""
+"""Studies refuse wrong flags before anything is written, compiled or asked."""
 
 import pytest
 

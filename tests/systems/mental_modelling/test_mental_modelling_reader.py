@@ -203,7 +203,7 @@ def test_the_null_is_chosen_on_other_episodes_of_the_same_agent():
 
 @pytest.mark.parametrize("number", range(4))
 def test_training_and_asking_show_the_same(number):
-    """What a reader sees at a position of a window is what it sees of the query there."""
+    """At a position of a window a reader sees what it sees of the query there."""
     rng = np.random.default_rng(number)
     walks = [episode_from_actions(rng.uniform(-1, 1, 9), rng.normal(size=(9, 2))) for _ in range(3)]
     task, data = tokens.prepare_windows(join_episodes(*walks), 4, 40)

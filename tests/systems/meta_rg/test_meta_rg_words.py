@@ -1,4 +1,4 @@
-"""What `MetaRG.describe` tells: what the listener observes, and no more."""
+"""`MetaRG.describe` tells what the listener observes, and no more."""
 
 import jax
 import jax.numpy as jnp

@@ -381,11 +381,14 @@ def agents_of(folder: Path) -> list[tuple[str, int, Path]]:
       ('one_learner', 0)
     """
     folder = folder.resolve()
-    agents = sorted((folder / "agents").glob("seed_*")) or [folder]
-    if agents[0].parent.name != "agents":
-        return [(folder.name, 0, folder)]
-    run = agents[0].parents[1].name
-    return [(run, int(agent.name.removeprefix("seed_")), agent) for agent in agents]
+    agents = list((folder / "agents").glob("seed_*")) or [folder]
+    seeds = {agent.name.removeprefix("seed_"): agent for agent in agents}
+    saved_by_runs = [
+        (agent.parents[1].name, int(seed), agent)
+        for seed, agent in seeds.items()
+        if agent.parent.name == "agents" and seed.isdecimal()
+    ]
+    return sorted(saved_by_runs) or [(folder.name, 0, folder)]
 
 
 def start_from(

@@ -1,4 +1,4 @@
-"""Runs end without a bug's traceback, and terminals that cannot show it."""
+"""Failures of a run that are no bugs, and terminals that cannot show them."""
 
 import io
 import os

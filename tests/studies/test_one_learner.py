@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from gpicljax.runs.saved_agents import shipped_model
+from gpicljax.runs.saved_agents import agents_of, shipped_model
 from gpicljax.runtime import ConfigError
 from gpicljax.studies.one_learner.config import Config
 from gpicljax.studies.one_learner.program import saved_models
@@ -22,5 +22,7 @@ def test_models_of_several_runs_stand_beside_new_ones(tmp_path):
     assert [bool(is_new) for *_, is_new in models.values()] == [False] * 3 + [True] * 2
     assert list(saved_models(Config(start_from=runs, train=False))) == saved_ones
     assert list(saved_models(Config(start_from=(saved,)))) == [("one_learner", 0)]
+    (tmp_path / "a" / "agents" / "seed_best").mkdir()
+    assert [seed for _, seed, _ in agents_of(tmp_path / "a")] == [0, 2]
     with pytest.raises(ConfigError, match="start_from"):
         saved_models(Config(start_from=(*runs, runs[1])))

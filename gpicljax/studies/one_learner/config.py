@@ -40,10 +40,6 @@ SOURCES: dict[str, Source] = {
 }
 
 
-NEW = "new"
-"""Name of the models that are compared with saved ones."""
-
-
 def load_task(system: str) -> StreamTask:
     """Returns the trials of a system; only then is it imported."""
     module, _, function = SOURCES[system].function.partition(":")

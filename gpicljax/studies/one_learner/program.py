@@ -38,8 +38,8 @@ from gpicljax.runtime import (
     named_key,
     run_experiment,
 )
-from gpicljax.studies.one_learner.config import NEW, PRESETS, Config, load_task
-from gpicljax.studies.one_learner.report import WIPED, report
+from gpicljax.studies.one_learner.config import PRESETS, Config, load_task
+from gpicljax.studies.one_learner.report import NEW, WIPED, report
 from gpicljax.symbols import SYMBOLS
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -76,10 +76,9 @@ def build(config: Config) -> Program:
         return dataclasses.replace(state, params=params)
 
     def nats_of(name: str) -> Measure:
-        fresh = mixed_sampler([sampler(tasks[name], 1)])
         keys = jax.random.split(named_key(TRIALS, f"{name} streams"), config.streams)
-        nats = functools.partial(choice_nats, network, fresh, keys, (tasks[name].params,))
-        return Measure(lambda key, params, cell: nats(params))
+        streams = mixed_sampler([sampler(tasks[name], 1)]), keys, (tasks[name].params,)
+        return Measure(lambda key, params, cell: choice_nats(network, *streams, params))
 
     def play(name: str, agent: Agent, params: Any = (), **how: Any) -> Any:
         task, key = tasks[name], named_key(TRIALS, name)
@@ -122,12 +121,12 @@ def build(config: Config) -> Program:
         host_measures=lambda run: {name: programs(name) for name in config.tested_systems},
         key_metric="nats",
         save=functools.partial(_save, config) if config.train else None,
-        more=(tasks, [run for run, _ in models] or ["the network"]),
+        more=(tasks, list(models) or [("the network", 0)]),
     )
 
 
 def saved_models(config: Config) -> dict[tuple[str, int], tuple[Any, np.int32, np.bool_]]:
-    """Returns parameters, seed, and whether to start anew instead, which some do beside several."""
+    """Returns parameters, seed and whether to begin anew, of saved models and new ones beside."""
     models = {}
     for folder in config.start_from:
         for run, number, agent in agents_of(folder):

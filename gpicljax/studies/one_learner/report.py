@@ -11,9 +11,10 @@ from gpicljax.evaluation.records import icl_record
 from gpicljax.evaluation.statistics import interval_over_seeds, mean_interval
 from gpicljax.evaluation.tables import Row, interval_table, join_paragraphs, results_table
 from gpicljax.runtime import Report, RunResult
-from gpicljax.studies.one_learner.config import NEW, SOURCES, Config
+from gpicljax.studies.one_learner.config import SOURCES, Config
 
 WIPED = "memory wiped"
+NEW = "new"  # models that are compared with saved ones
 
 
 def report(outcome: RunResult) -> Report:
@@ -23,7 +24,7 @@ def report(outcome: RunResult) -> Report:
     tasks, _ = outcome.program.more
     for name in config.tested_systems:
         task = tasks[name]
-        models = _by_run(outcome, outcome.measured["rewards"][name])
+        models = _by_run(_by_model(outcome, outcome.measured["rewards"][name]))
         programs = {
             role: np.asarray(x, np.float64)[None] for role, x in outcome.host_measured[name].items()
         }
@@ -69,28 +70,32 @@ def report(outcome: RunResult) -> Report:
     return Report(text, numbers, icl=records)
 
 
-def _by_run(outcome: RunResult, measured: Any) -> dict[str, Any]:
-    """Returns arrays `[S, ...]` of the seeds of each run whose models were started from."""
-    _, runs = outcome.program.more
-    parts = list(outcome.by_cell(jax.tree.map(outcome.seeds, measured)).values())
-    own = {run: [x for x, other in zip(parts, runs, strict=True) if other == run] for run in runs}
-    return {run: jax.tree.map(lambda *x: np.concatenate(x), *x) for run, x in own.items()}
+def _by_model(outcome: RunResult, measured: Any) -> dict[tuple[str, int], Any]:
+    """Returns arrays `[S, ...]` by the run that a model was started from, and its seed there."""
+    parts = outcome.by_cell(jax.tree.map(outcome.seeds, measured))
+    return dict(zip(outcome.program.more[1], parts.values(), strict=True))
+
+
+def _by_run(models: dict[tuple[str, int], Any]) -> dict[str, Any]:
+    """Returns the arrays of all seeds of a run one after the other."""
+    seeds = {run: [x for (own, _), x in models.items() if own == run] for run, _ in models}
+    return {run: jax.tree.map(lambda *x: np.concatenate(x), *parts) for run, parts in seeds.items()}
 
 
 def _nats_tables(outcome: RunResult, numbers: dict[str, Any]) -> list[str]:
     """Returns a table by system of what its teacher's choices cost models; adds to `numbers`."""
     parts = []
     for name in outcome.config.systems:
-        samples = {run: [x] for run, x in _by_run(outcome, outcome.measured["nats"][name]).items()}
-        head = ["model", "nats"]
-        if NEW in samples:
-            (new,) = samples[NEW]
-            head.append("less the new one's, paired")
-            samples = {run: [x, x - new[: len(x)]] for run, (x,) in samples.items()}
-        table = interval_table(head, samples, lambda interval: interval.format(".3f"))
+        nats = _by_model(outcome, outcome.measured["nats"][name])
+        columns = {"nats": _by_run(nats)}
+        if NEW in columns["nats"]:
+            leads = {(run, seed): x - nats[NEW, seed] for (run, seed), x in nats.items()}
+            columns["less the new one's, paired"] = _by_run(leads)
+        samples = {run: [column[run] for column in columns.values()] for run, _ in nats}
+        table = interval_table(["model", *columns], samples, lambda x: x.format(".3f"))
         parts += [f"## {name}: nats of the teacher's choices", table]
-        for run, columns in samples.items():
-            numbers[f"{name}, {run}, nats"] = [mean_interval(x) for x in columns]
+        for run, values in samples.items():
+            numbers[f"{name}, {run}, nats"] = [mean_interval(x) for x in values]
     return parts
 
 

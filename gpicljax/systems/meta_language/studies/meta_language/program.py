@@ -232,12 +232,9 @@ def models_to_start_from(config: Config, capacity: int) -> dict[str, Any]:
     if start is None:
         return {"": ()}
     agents = agents_of(start)
-    return {
-        f"seed_{seed}" if len(agents) > 1 else "": load_language_model(
-            folder, capacity, config.model
-        ).params
-        for _, seed, folder in agents
-    }
+    names = [""] if len(agents) == 1 else [f"seed_{seed}" for _, seed, _ in agents]
+    models = [load_language_model(folder, capacity, config.model) for *_, folder in agents]
+    return {name: model.params for name, model in zip(names, models, strict=True)}
 
 
 def natural_text(config: Config) -> np.ndarray | None:

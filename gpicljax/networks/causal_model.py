@@ -113,7 +113,8 @@ class CausalModelSettings:
         (`map_memory.MapReader`); 0 for none. Actions are those of a maze's agent, which turns and
         goes.
       plan_sweeps: cells of the longest way that is planned on the map (`map_planning.MapPlanner`);
-        0 for a policy that does not plan. Up to four landmarks are told apart.
+        0 for a policy that does not plan.
+      landmarks: those that a planner tells apart.
       hidden_span: the longest span of observations hidden in training, 0 for none. Their lengths
         are uniform from 1, and about 15 observations between them are seen. What a model with
         such spans imagines is hidden from it likewise.
@@ -141,6 +142,7 @@ class CausalModelSettings:
     dropout: BelowOne = 0.0
     map_memory: Natural = 0
     plan_sweeps: Natural = 0
+    landmarks: Size = 4
     hidden_span: Natural = 0
 
     def __post_init__(self) -> None:
@@ -286,7 +288,8 @@ def sequence_model(
     if settings.rewards:
         heads.append(("reward", 0, ResidualHead(1)))
     model = SequenceTransformer(Interleaved(parts, ("action", "latent")), trunk, heads)
-    planner = MapPlanner(radius, settings.plan_sweeps) if settings.plan_sweeps else None
+    planned = radius, settings.plan_sweeps, settings.landmarks
+    planner = MapPlanner(*planned) if settings.plan_sweeps else None
     has_window = settings.kind == "transformer"
     return MapReader(model, latent, radius, planner, has_window) if radius else model
 

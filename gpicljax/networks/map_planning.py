@@ -28,8 +28,6 @@ NEVER = -50.0
 BLOCKED = 20.0
 # Cells that latents show: steps forward and to the right.
 SIGHTS = np.array([(x, y) for x in range(5) for y in (-1, 0, 1)], np.int32)
-LANDMARKS = 4
-"""Landmarks that are told apart."""
 # Those cells in which a landmark is recognised, too.
 IS_NEAR = np.array([x + abs(y) < 3 for x, y in SIGHTS])
 
@@ -107,11 +105,13 @@ class MapPlanner(nn.Module):
     Attributes:
       radius: of the map, see `MapReader`.
       sweeps: of value iteration.
+      landmarks: L, those that are told apart.
       width: of the hidden layer that reads latents.
     """
 
     radius: int
     sweeps: int
+    landmarks: int
     width: int = 128
 
     @nn.compact
@@ -128,9 +128,9 @@ class MapPlanner(nn.Module):
         steps, batch, _ = trace.row.shape
         side, count = 2 * self.radius + 1, steps * batch
         hidden = nn.gelu(dense(self.width)(latents))
-        shown = dense(len(SIGHTS) * (2 + LANDMARKS))(hidden)
-        shown = shown.reshape(*places.shape, len(SIGHTS), 2 + LANDMARKS)
-        command = dense(LANDMARKS)(hidden)
+        shown = dense(len(SIGHTS) * (2 + self.landmarks))(hidden)
+        shown = shown.reshape(*places.shape, len(SIGHTS), 2 + self.landmarks)
+        command = dense(self.landmarks)(hidden)
         wall, is_seen, landmark = jnp.split(shown, [1, 2], axis=-1)
         # Landmarks far away are not recognised: not to recognise one is no evidence.
         content = jnp.concatenate([wall, jax.nn.softplus(landmark)], axis=-1)

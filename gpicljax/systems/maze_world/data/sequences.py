@@ -13,7 +13,6 @@ import numpy as np
 from gpicljax.checks import check, check_at_least
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.map_memory import HEADINGS
-from gpicljax.networks.map_planning import LANDMARKS
 from gpicljax.networks.policies import no_action
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames, states_of
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
@@ -53,7 +52,7 @@ def imitation_batch(
       episodes: leaves `[B, ...]`.
       tasks: theirs.
       cells: `int32[K, 2]`, steps forward and to the right to the cells of `sights`, in navigation
-        from cell to cell; at most `map_planning.LANDMARKS` landmarks are told apart.
+        from cell to cell.
 
     Example:
       >>> from gpicljax.systems.maze_world.data import Demonstration, sample_trajectories
@@ -83,8 +82,6 @@ def imitation_batch(
     inputs = AgentInput(observations, last_action, last_reward)
     sights = None
     if cells is not None:
-        fits = env.max_landmarks <= LANDMARKS
-        check(fits, "max_landmarks", env.max_landmarks, f"up to {LANDMARKS}, to plan on a map")
         seen = jax.vmap(lambda task, episode: cells_seen(env, task, episode))(tasks, begun)
         look = jax.vmap(jax.vmap(functools.partial(look_around, cells=cells)))
         around = look(seen, begun.pose.swapaxes(1, 2))

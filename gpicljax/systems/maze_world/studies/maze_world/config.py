@@ -137,6 +137,8 @@ class Config(TrainingConfig):
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted_values = "a weight above 0 with --model.rewards, and 0 without"
         check_config(predicted, "weights.reward", self.weights.reward, accepted_values)
+        fits = not self.model.plan_sweeps or self.landmarks <= self.model.landmarks
+        check_config(fits, "model.landmarks", self.model.landmarks, f"at least {self.landmarks}")
         has_models = self.train or self.start_from is not None
         check_config(has_models, "train", self.train, "True, without start_from")
         longest = self.steps - self.horizon
@@ -216,6 +218,20 @@ QUICK = dataclasses.replace(
     acting=("drawn",),
     marks=(224,),
 )
+# The paper's mazes, in larger pictures and longer episodes.
+FIFTEEN = dataclasses.replace(
+    QUICK,
+    autoencoder_preset="cpu-patches-64",
+    model=dataclasses.replace(QUICK.model, map_memory=12, plan_sweeps=40, landmarks=10),
+    size=15,
+    landmarks=10,
+    resolution=64,
+    demonstration=Demonstration(length=512),
+    agent=SequenceConfig(batch_size=4, schedule="cosine"),
+    group=4,
+    observations=640 * 4 * 512,
+    marks=(480,),
+)
 PAPER_SMALL = Config(
     contexts=(0,),
     autoencoder_preset="paper",
@@ -229,6 +245,7 @@ PAPER_SMALL = Config(
 PRESETS = {
     "quick": QUICK,
     "cpu-7x7": SEVEN,
+    "cpu-15x15": FIFTEEN,
     "cpu-finetune": dataclasses.replace(
         SEVEN,
         contexts=(2, 1),

@@ -117,6 +117,14 @@ CPU_64 = dataclasses.replace(
     observations=2_000 * 256,
     log_lines=40,
 )
+CPU_PATCHES_64 = dataclasses.replace(
+    QUICK,
+    size=15,
+    landmarks=10,
+    resolution=(64, 64),
+    model=AutoencoderSettings("patches", latent=128, width=64),
+    observations=2_000 * 256,
+)
 PAPER = Config(
     mazes=4,
     frames=4,
@@ -125,4 +133,4 @@ PAPER = Config(
     log_lines=200,
     evaluation_mazes=256,
 )
-PRESETS = {"quick": QUICK, "cpu-64": CPU_64, "paper": PAPER}
+PRESETS = {"quick": QUICK, "cpu-64": CPU_64, "cpu-patches-64": CPU_PATCHES_64, "paper": PAPER}

@@ -46,6 +46,7 @@ class MapCarry(NamedTuple):
       steps: `int32[B]`, steps of the trial so far.
       seen_at: `int32[B, P]`, the step at which a place was last seen; -1 for none.
       met_at: `int32[B, P]`, the step at which something was in the way ahead of a place; likewise.
+      sums: float `[B, X Y, C]`, what stored latents show of cells, for a planner; else empty.
     """
 
     pose: jax.Array
@@ -54,6 +55,7 @@ class MapCarry(NamedTuple):
     steps: jax.Array
     seen_at: jax.Array
     met_at: jax.Array
+    sums: jax.Array
 
 
 class Whereabouts(NamedTuple):
@@ -92,7 +94,7 @@ class MapTrace(NamedTuple):
     is_blocked: jax.Array
 
 
-def empty_map(batch: int, latent: int, radius: int) -> MapCarry:
+def empty_map(batch: int, latent: int, radius: int, sums: jax.Array | None = None) -> MapCarry:
     """Returns the map at the start of a trial."""
     places, dtype = number_of_places(radius), default_float()
     return MapCarry(
@@ -100,7 +102,9 @@ def empty_map(batch: int, latent: int, radius: int) -> MapCarry:
         jnp.zeros((batch, latent), dtype),
         jnp.zeros((batch, places, latent), dtype),
         jnp.zeros(batch, jnp.int32),
-        *(jnp.full((batch, places), -1, jnp.int32) for _ in range(2)),
+        jnp.full((batch, places), -1, jnp.int32),
+        jnp.full((batch, places), -1, jnp.int32),
+        jnp.zeros((batch, 0, 0), dtype) if sums is None else sums,
     )
 
 
@@ -161,8 +165,8 @@ class MapReader(nn.Module):
       latent: Z.
       radius: cells that the map reaches from the start along each axis; beyond, its edge stands
         for what is outside.
-      planner: from latents, their places and a `MapTrace` to logits that take the place of the
-        outputs' `policy`, and what latents show; None for none.
+      planner: a `map_planning.MapPlanner`, whose logits take the place of the outputs' `policy`;
+        None for none.
       has_window: whether the model takes a `window`, too.
       width: of the hidden layer that guesses whether something is in the way.
     """
@@ -183,7 +187,11 @@ class MapReader(nn.Module):
 
     def initial_carry(self, batch: int) -> tuple[Any, MapCarry]:
         """Returns the model's carry, and an empty map."""
-        return self.model.initial_carry(batch), empty_map(batch, self.latent, self.radius)
+        return self.model.initial_carry(batch), self._empty_map(batch)
+
+    def _empty_map(self, batch: int) -> MapCarry:
+        sums = None if self.planner is None else self.planner.empty_sums(batch)
+        return empty_map(batch, self.latent, self.radius, sums)
 
     def unroll(
         self,
@@ -210,7 +218,7 @@ class MapReader(nn.Module):
         observed = jax.lax.stop_gradient(inputs["observed"])
         steps, batch = observed.shape[:2]
         first = jnp.zeros((steps, batch), bool) if starts is None else starts
-        trunk, memory = carry or (None, empty_map(batch, self.latent, self.radius))
+        trunk, memory = carry or (None, self._empty_map(batch))
         if carry is None:
             first = first.at[0].set(True)
 
@@ -237,11 +245,17 @@ class MapReader(nn.Module):
         more |= {"window": window} if self.has_window else {}
         outputs, trunk = self.model.unroll(trunk, self._place(inputs, where), starts, **more)
         outputs |= {"moved": self._guess(inputs["action"], where), "has_moved": where.moved}
-        stored_at = jnp.concatenate([stored_at, where.here])
-        outputs = self._recall(outputs, where, latents, stored_at, trace)
-        if self.planner is not None:
-            outputs["shown"] = jax.tree.map(lambda x: x[-steps:], outputs["shown"])
-        return outputs, (trunk, memory)
+        if self.planner is None:
+            return self._recall(outputs, where), (trunk, memory)
+        shown, command = self.planner.read(latents)
+        sums = self.planner.add_up(shown, jnp.concatenate([stored_at, where.here]), trace)
+        here = jnp.take_along_axis(trace.row, where.here[..., None], axis=-1)
+        target = jnp.where(here < 0, 0, jnp.take_along_axis(command, here, axis=0))
+        outputs["shown"] = shown[offset:], command[offset:]
+        return self._recall(outputs, where, sums, target, trace), (
+            trunk,
+            memory._replace(sums=sums[-1]),
+        )
 
     def step(
         self,
@@ -268,11 +282,42 @@ class MapReader(nn.Module):
         more |= {"window": window} if self.has_window else {}
         outputs, trunk = self.model.step(trunk, self._place(inputs, where), start, **more)
         outputs |= {"moved": guess, "has_moved": where.moved}
+        if self.planner is None:
+            return self._recall(outputs, where), (trunk, then)
         row = jnp.broadcast_to(jnp.arange(then.seen_at.shape[1]), then.seen_at.shape)
-        trace = jax.tree.map(lambda x: x[None], trace_map(then, where, row, window))
-        latents, stored_at = then.stored.swapaxes(0, 1), all_places(len(action), self.radius)
-        outputs = self._recall(outputs, where, latents, stored_at, trace)
-        return {name: x for name, x in outputs.items() if name != "shown"}, (trunk, then)
+        trace = trace_map(then, where, row, window)
+        sums, target = self._update_sums(memory, then, where.here, arguments[2], start, window)
+        here = jnp.take_along_axis(trace.row, where.here[:, None], axis=-1)
+        known = sums, jnp.where(here < 0, 0, target), trace
+        known = jax.tree.map(lambda x: x[None], known)
+        return self._recall(outputs, where, *known), (trunk, then._replace(sums=sums))
+
+    def _update_sums(
+        self,
+        memory: MapCarry,
+        then: MapCarry,
+        here: jax.Array,
+        hidden: jax.Array,
+        start: jax.Array,
+        window: jax.Array | int,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns the planner's sums after a step, and logits of the command there.
+
+        What is forgotten, and what was seen here before, is taken away; what is seen is added.
+        """
+        rows = jnp.arange(len(here))
+        sums = jnp.where(start[:, None, None], 0, memory.sums)
+        age = jnp.where(
+            start[:, None] | (memory.seen_at < 0), 0, then.steps[:, None] - memory.seen_at
+        )
+        forgotten = (age == window).argmax(-1)
+        is_forgotten, own = age[rows, forgotten] == window, age[rows, here]
+        is_replaced = ~hidden & (own > 0) & (own < window)
+        latents = memory.stored[rows, forgotten], memory.stored[rows, here], then.stored[rows, here]
+        shown, command = self.planner.read(jnp.stack(latents))
+        weight = jnp.stack([-1.0 * is_forgotten, -1.0 * is_replaced, 1.0 * ~hidden])
+        places = jnp.stack([forgotten, here, here])
+        return self.planner.add_sights(sums, places, shown, weight), command[-1]
 
     def _place(self, inputs: dict[str, Any], where: Whereabouts) -> dict[str, Any]:
         recalled = jnp.concatenate([where.recalled, where.is_recalled[..., None]], axis=-1)
@@ -290,15 +335,12 @@ class MapReader(nn.Module):
         self,
         outputs: dict[str, Any],
         where: Whereabouts,
-        latents: jax.Array,
-        stored_at: jax.Array,
-        trace: MapTrace,
+        *known: Any,
     ) -> dict[str, Any]:
         outputs = outputs | {"latent": outputs["latent"] + self.gate * where.recalled}
-        if self.planner is None:
-            return outputs
-        logits, shown = self.planner(latents, stored_at, trace)
-        return outputs | {"policy": logits.reshape(outputs["policy"].shape), "shown": shown}
+        if known:
+            outputs["policy"] = self.planner(*known).reshape(outputs["policy"].shape)
+        return outputs
 
 
 def trace_map(
@@ -366,6 +408,7 @@ def follow(
         steps,
         seen_at.at[rows, here].set(jnp.where(hidden, seen_at[rows, here], steps)),
         met_at.at[rows, wall].set(jnp.where(has_met, steps, met_at[rows, wall])),
+        memory.sums,
     )
     return then, where
 

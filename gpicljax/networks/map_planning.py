@@ -10,7 +10,6 @@ cell, is built in.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import jax
@@ -114,42 +113,10 @@ class MapPlanner(nn.Module):
     landmarks: int
     width: int = 128
 
-    @nn.compact
-    def __call__(
-        self, latents: jax.Array, places: jax.Array, trace: MapTrace
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Returns the logits, float `[T, B, 5]`, and what latents show, see `CausalOutput`.
-
-        Args:
-          latents: float `[S, B, Z]`, those that are stored at some step.
-          places: `int32[S, B]`, where they were seen.
-          trace: the map at each step; its `row` is an index into `latents`.
-        """
-        steps, batch, _ = trace.row.shape
-        side, count = 2 * self.radius + 1, steps * batch
-        hidden = nn.gelu(dense(self.width)(latents))
-        shown = dense(len(SIGHTS) * (2 + self.landmarks))(hidden)
-        shown = shown.reshape(*places.shape, len(SIGHTS), 2 + self.landmarks)
-        command = dense(self.landmarks)(hidden)
-        wall, is_seen, landmark = jnp.split(shown, [1, 2], axis=-1)
-        # Landmarks far away are not recognised: not to recognise one is no evidence.
-        content = jnp.concatenate([wall, jax.nn.softplus(landmark)], axis=-1)
-        seen = jax.nn.softplus(is_seen)
-        parts = seen, seen * IS_NEAR[:, None], jax.nn.sigmoid(is_seen) * content
-        sights, target = jnp.concatenate(parts, axis=-1), jax.nn.softmax(command)
-
-        def by_episode(x: jax.Array) -> jax.Array:
-            return x.swapaxes(0, 1)
-
-        episodes = jax.tree.map(by_episode, (sights, target, places, trace.row, trace.place))
-        sums, target = jax.lax.map(self._add_up, episodes)
-        sums = sums.reshape(count, side, side, -1)
-        place = episodes[-1].reshape(count)
-        row, is_blocked = (
-            by_episode(x).reshape(count, side, side, 4) for x in (trace.row, trace.is_blocked)
-        )
-        entered = (row >= 0).any(-1).transpose(1, 2, 0)
-        barred = cells_ahead(is_blocked).transpose(1, 2, 0)
+    def setup(self) -> None:
+        """Layers that read latents, and what things are worth."""
+        self.hidden, self.command = dense(self.width), dense(self.landmarks)
+        self.shown = dense(len(SIGHTS) * (2 + self.landmarks))
         starts = {
             "unseen": 30.0,
             "unclear": 10.0,
@@ -159,10 +126,76 @@ class MapPlanner(nn.Module):
             "turn": -1.0,
             "sharpness": 1.0,
         }
-        learnt = {
+        self.worth = {
             name: self.param(name, nn.initializers.constant(value), (), default_float())
             for name, value in starts.items()
         }
+
+    def empty_sums(self, batch: int) -> jax.Array:
+        """Returns what is known of cells before anything is seen, float `[B, X Y, C]`."""
+        return jnp.zeros((batch, (2 * self.radius + 1) ** 2, 3 + self.landmarks), default_float())
+
+    def read(self, latents: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Returns what latents `[..., Z]` show of cells, and command: see `CausalOutput.shown`."""
+        hidden = nn.gelu(self.hidden(latents))
+        shown = self.shown(hidden)
+        shown = shown.reshape(*shown.shape[:-1], len(SIGHTS), 2 + self.landmarks)
+        return shown, self.command(hidden)
+
+    def add_sights(
+        self, sums: jax.Array, places: jax.Array, shown: jax.Array, weight: jax.Array
+    ) -> jax.Array:
+        """Returns sums `[B, X Y, C]` with what some latents show added, or taken from them.
+
+        Args:
+          sums: of what was known.
+          places: `int32[N, B]`, where the latents were seen.
+          shown: float `[N, B, K, 2 + L]`, see `read`.
+          weight: float `[N, B]`, 1 to add a latent, -1 to take it away, 0 for neither.
+        """
+        cells = jnp.asarray(cells_in_sight(self.radius))[places]
+        sights = weight[..., None, None] * evidence_of(shown)
+        # Cells beyond the map have a number after the last.
+        return sums.at[jnp.arange(len(sums))[:, None], cells].add(sights, mode="drop")
+
+    def add_up(self, shown: jax.Array, places: jax.Array, trace: MapTrace) -> jax.Array:
+        """Returns the sums at each step of what stored latents show, float `[T, B, X Y, C]`.
+
+        Args:
+          shown: float `[S, B, K, 2 + L]`, see `read`, of latents that are stored at some step.
+          places: `int32[S, B]`, where they were seen.
+          trace: the map at each step; its `row` is an index into `shown`.
+        """
+        cells = (2 * self.radius + 1) ** 2
+        table = jnp.asarray(cells_in_sight(self.radius))
+
+        def add(episode: tuple[jax.Array, ...]) -> jax.Array:
+            sights, places, row = episode
+            is_stored = row[:, places] == jnp.arange(len(places))
+            placed = jnp.zeros((len(places), cells + 1, sights.shape[-1]))
+            placed = placed.at[jnp.arange(len(places))[:, None], table[places]].set(sights)
+            sums = is_stored.astype(placed.dtype) @ placed.reshape(len(places), -1)
+            return sums.reshape(len(row), cells + 1, -1)[:, :-1]
+
+        episodes = jax.tree.map(lambda x: x.swapaxes(0, 1), (evidence_of(shown), places, trace.row))
+        return jax.lax.map(add, episodes).swapaxes(0, 1)
+
+    def __call__(self, sums: jax.Array, command: jax.Array, trace: MapTrace) -> jax.Array:
+        """Returns the logits, float `[T, B, 5]`.
+
+        Args:
+          sums: float `[T, B, X Y, C]`, what is known of cells.
+          command: float `[T, B, L]`, logits of the landmark that is to be reached.
+          trace: the map at each step.
+        """
+        steps, batch, _ = trace.row.shape
+        side, count = 2 * self.radius + 1, steps * batch
+        sums, target = sums.reshape(count, side, side, -1), jax.nn.softmax(command)
+        place = trace.place.reshape(count)
+        row, is_blocked = (x.reshape(count, side, side, 4) for x in (trace.row, trace.is_blocked))
+        entered = (row >= 0).any(-1).transpose(1, 2, 0)
+        barred = cells_ahead(is_blocked).transpose(1, 2, 0)
+        learnt = self.worth
         seen, near, wall = (sums[..., i].transpose(1, 2, 0) for i in range(3))
         cost = 1 + jax.nn.softplus(learnt["unknown"] + wall)
         cost = jnp.where(entered, 1.0, jnp.where(barred, BLOCKED, cost))
@@ -182,33 +215,17 @@ class MapPlanner(nn.Module):
         # All are compared with the best, the more coarsely the worse they are.
         deficit = moves.max(-1, keepdims=True) - moves
         logits = -jnp.exp(learnt["sharpness"]) * jnp.log1p(deficit)
-        return by_episode(logits.reshape(batch, steps, 5)), (shown, command)
-
-    def _add_up(self, episode: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-        """Returns the sums of an episode's sights, `[T, X Y, C]`, and its targets, `[T, L]`."""
-        sights, targets, places, row, place = episode
-        side = 2 * self.radius + 1
-        is_stored = row[:, places] == jnp.arange(len(places))
-        target = targets[jnp.take_along_axis(row, place[:, None], axis=1)[:, 0]]
-        if len(row) == 1:  # Latents are those of all places.
-            stored = jnp.where(is_stored[0, :, None, None], sights, 0)
-            return add_places(stored.reshape(side, side, 4, *stored.shape[1:]))[None], target
-        table = jnp.asarray(cells_in_sight(self.radius))
-        placed = jnp.zeros((len(places), side**2 + 1, sights.shape[-1]))
-        placed = placed.at[jnp.arange(len(places))[:, None], table[places]].set(sights)
-        sums = is_stored.astype(placed.dtype) @ placed.reshape(len(places), -1)
-        return sums.reshape(len(row), side**2 + 1, -1)[:, :-1], target
+        return logits.reshape(steps, batch, 5)
 
 
-def add_places(sights: jax.Array) -> jax.Array:
-    """Returns the sums over all places of what they show: `[X, Y, 4, K, C] -> [X Y, C]`."""
-    side, reach = len(sights), int(np.abs(SIGHTS).max())
-    padded = jnp.pad(sights, ((reach, reach), (reach, reach), *((0, 0),) * 3))
-    parts = []
-    for heading, (k, (forward, right)) in itertools.product(range(4), enumerate(SIGHTS)):
-        x, y = reach - forward * HEADINGS[heading] - right * HEADINGS[(heading + 1) % 4]
-        parts.append(padded[x : x + side, y : y + side, heading, k])
-    return jnp.stack(parts).sum(0).reshape(side * side, -1)
+def evidence_of(shown: jax.Array) -> jax.Array:
+    """Returns what is added up of cells, float `[..., K, C]`: seen, seen near, wall, landmarks."""
+    wall, is_seen, landmark = jnp.split(shown, [1, 2], axis=-1)
+    # Landmarks far away are not recognised: not to recognise one is no evidence.
+    content = jnp.concatenate([wall, jax.nn.softplus(landmark)], axis=-1)
+    seen = jax.nn.softplus(is_seen)
+    parts = seen, seen * IS_NEAR[:, None], jax.nn.sigmoid(is_seen) * content
+    return jnp.concatenate(parts, axis=-1)
 
 
 def cells_ahead(poses: jax.Array) -> jax.Array:

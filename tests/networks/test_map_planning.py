@@ -1,19 +1,22 @@
 """Planning on a map: what latents show where, shortest ways, and what was in the way."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from gpicljax import spaces
+from gpicljax.networks.causal_model import CausalModelSettings, sequence_model
+from gpicljax.networks.map_memory import UNLIMITED
 from gpicljax.networks.map_planning import (
     NEVER,
     SIGHTS,
-    add_places,
     cells_ahead,
     cells_in_sight,
     values_of_neighbours,
 )
 
 SIDE, RADIUS, WALL = 5, 2, 20.0
+PARTS = slice(7), slice(7, None)
 EAST, SOUTH, WEST, NORTH = range(4)  # by quarter of a turn: +x, +y, -x, -y
 BEND = [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2)]
 
@@ -63,12 +66,44 @@ def test_latents_show_cells_before_the_agent():
     assert table[pose_number(0, 0, WEST), ahead] == SIDE * SIDE
 
 
-def test_sights_of_all_places_add_up():
-    sights = np.random.default_rng(0).normal(size=(SIDE * SIDE * 4, len(SIGHTS), 2))
-    sums = np.zeros((SIDE * SIDE + 1, 2))
-    np.add.at(sums, cells_in_sight(RADIUS), sights)
-    added = jax.jit(add_places)(jnp.asarray(sights.reshape(SIDE, SIDE, 4, *sights.shape[1:])))
-    np.testing.assert_allclose(added, sums[:-1], atol=1e-5)
+@pytest.mark.parametrize("window", [1, 3, UNLIMITED])
+def test_planning_step_by_step_is_planning_on_whole_sequences(window):
+    settings = CausalModelSettings("lstm", 1, 8, 1, noisy=0.0, map_memory=RADIUS, plan_sweeps=6)
+    model = sequence_model(settings, 6, spaces.Discrete(5), 12)
+    draw, (steps, batch) = np.random.default_rng(0), (12, 3)
+    latents = draw.normal(size=(steps, batch, 6)).astype(np.float32)
+    latents[4] = latents[3]  # something is in the way
+    is_hidden = draw.random((steps, batch)) < 0.3
+    action = draw.integers(0, 5, (steps, batch)).astype(np.int32)
+    inputs = {"latent": latents, "action": action, "observed": latents, "hidden": is_hidden}
+    starts = np.zeros((steps, batch), bool)
+    starts[5, 1] = True
+    carry = model.initial_carry(batch)
+
+    @jax.jit
+    def run(inputs, starts):
+        first, rest = (
+            jax.tree.map(lambda x, part=part: x[part], (inputs, starts)) for part in PARTS
+        )
+        params = model.init(jax.random.key(0), carry, *first, method="unroll")
+        whole, _ = model.apply(params, carry, inputs, starts, window, method="unroll")
+        _, later = model.apply(params, carry, *first, window, method="unroll")
+        continued, _ = model.apply(params, later, *rest, window, method="unroll")
+
+        def step(carry, moment):
+            outputs, carry = model.apply(params, carry, *moment, window, method="step")
+            return carry, outputs["policy"]
+
+        _, stepped = jax.lax.scan(step, carry, (inputs, starts))
+        _, stepped_later = jax.lax.scan(step, later, rest)
+        return whole["policy"], continued["policy"], stepped, stepped_later
+
+    whole, continued, stepped, stepped_later = map(np.asarray, run(inputs, starts))
+    np.testing.assert_allclose(stepped.reshape(whole.shape), whole, atol=1e-4)
+    for part in (continued, stepped_later):
+        np.testing.assert_allclose(
+            part.reshape(5, batch, -1), whole[7:].reshape(5, batch, -1), atol=1e-4
+        )
 
 
 def test_cells_ahead_of_poses_are_next_to_them():

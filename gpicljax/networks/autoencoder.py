@@ -96,27 +96,26 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
 
     Args:
       settings: kind and size.
-      resolution: H and W, multiples of 8.
-
-    Raises:
-      ValueError: for sides that are no multiples of 8.
+      resolution: H and W; layers see pictures with zeros up to the next multiples of 8.
 
     Source: the GPICL paper, section 3.2, appendix A.1 and Figure 12.
     """
     sides = tuple(resolution)
-    fits = len(sides) == 2 and all(side > 0 and side % _CELL == 0 for side in sides)
-    check(fits, "resolution", sides, f"multiples of {_CELL}")
+    fits = len(sides) == 2 and min(sides) > 0
+    check(fits, "resolution", sides, "a height and a width above 0")
     resolution = sides[0], sides[1]
+    height, width = (-(-side // _CELL) * _CELL for side in resolution)
+    around = (0, 0), (0, height - sides[0]), (0, width - sides[1]), (0, 0)
     kind = default_float() if settings.precision == "float32" else jnp.dtype(settings.precision)
-    first, last = _KINDS[settings.kind]
-    encoder, decoder = first(settings, resolution, kind), last(settings, resolution, kind)
+    encoder, decoder = (part(settings, (height, width), kind) for part in _KINDS[settings.kind])
     heads = Linear(settings.latent, _limits(), default_float())
 
     def features(params: Variables, images: jax.Array) -> jax.Array:
-        return encoder.apply({"params": params["encoder"]}, images.astype(kind) / 255)  # type: ignore[return-value]
+        pictures = jnp.pad(images.astype(kind) / 255, around)
+        return encoder.apply({"params": params["encoder"]}, pictures)  # type: ignore[return-value]
 
     def init(key: jax.Array) -> Any:
-        hidden, in_encoder = encoder.init_with_output(key, jnp.zeros((1, *resolution, 3), kind))
+        hidden, in_encoder = encoder.init_with_output(key, jnp.zeros((1, height, width, 3), kind))
         latents = jnp.zeros((1, settings.latent), default_float())
         limits = {
             "encoder": in_encoder,
@@ -143,7 +142,7 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
         check_array(fits, "latents", latents, f"float[..., {settings.latent}]")
         flat = latents.reshape(-1, settings.latent)
         logits: Any = decoder.apply({"params": params["decoder"]}, flat)
-        images = jax.nn.sigmoid(logits.astype(default_float()))
+        images = jax.nn.sigmoid(logits.astype(default_float()))[:, : sides[0], : sides[1]]
         return images.reshape(*latents.shape[:-1], *resolution, 3)
 
     # Outside a compiled program, each of an initialiser's operations would be compiled alone.

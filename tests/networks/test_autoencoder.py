@@ -130,6 +130,19 @@ def test_standardised_latents_are_brought_back(key):
     np.testing.assert_allclose(bundle.decode(params, mean), expected, atol=1e-5)
 
 
+def test_small_pictures_are_read_with_zeros_around_them(key):
+    small, whole = autoencoder(PATCHES, (3, 5)), autoencoder(PATCHES, (8, 8))
+    params, images = small.init(key), pictures(4, 3, 5)
+    padded = np.pad(images, ((0, 0), (0, 5), (0, 3), (0, 0)))
+    latents, expected = (
+        jax.jit(bundle.encode)(params, jnp.asarray(seen))[0]
+        for bundle, seen in ((small, images), (whole, padded))
+    )
+    np.testing.assert_array_equal(latents, expected)
+    decoded, in_whole = (jax.jit(bundle.decode)(params, latents) for bundle in (small, whole))
+    np.testing.assert_array_equal(decoded, in_whole[:, :3, :5])
+
+
 def test_half_precision_is_near():
     half = dataclasses.replace(CONVOLUTIONS, precision="bfloat16")
     bundle, params = shapes(half, (16, 16))
@@ -141,8 +154,8 @@ def test_half_precision_is_near():
 
 def test_what_does_not_fit_is_refused():
     small, params = shapes(PATCHES, (16, 16))
-    with pytest.raises(ValueError, match=r"resolution: got \(16, 20\); accepted: multiples of 8"):
-        autoencoder(PATCHES, (16, 20))
+    with pytest.raises(ValueError, match=r"resolution: got \(16, 0\); accepted: a height"):
+        autoencoder(PATCHES, (16, 0))
     with pytest.raises(ValueError, match="kind: got 'patch'"):
         AutoencoderSettings("patch")
     with pytest.raises(ValueError, match="blocks: got -1"):

@@ -119,6 +119,22 @@ def test_models_are_measured_as_they_are_in_mazes_of_other_densities(finished_ru
 
 
 @pytest.mark.slow
+def test_models_that_plan_act_and_look_ahead_in_mazes_of_the_training(pictures, tmp_path):
+    flags = ["--preset=quick", "--size=7", "--model.map-memory=4", "--model.plan-sweeps=4"]
+    flags += ["--contexts", "0", "--tasks", "1", "2", f"--runs-dir={tmp_path}"]
+    outcome = maze_world.main([*TINY, *flags, f"--autoencoder={pictures}"])
+    assert set(outcome.history[-1]) >= {"policy_loss", "sight_loss", "move_loss"}
+    sets = {"the 1 mazes of training", "the 2 mazes of training"}
+    for measured in (outcome.measured.acted_in_seen, outcome.measured.ahead_in_seen):
+        assert set(measured) == sets
+    acted = outcome.measured.acted_in_seen["the 1 mazes of training"]
+    assert (acted.pose[..., 0] == acted.pose[:, :1, :, 0]).all()  # one maze, one start
+    assert acted.reward.shape == (2, 4, 16)
+    text = (outcome.run.path / "summary.md").read_text()
+    assert "| model | unseen mazes | the 1 mazes of training | the 2 mazes" in text
+
+
+@pytest.mark.slow
 def test_a_model_is_taught_in_states_that_it_brings_about(finished_run):
     run, _, arguments = finished_run
     own_flags = ["--contexts", "0", "--own-groups=1", f"--start-from={run}", "--name=own"]

@@ -298,11 +298,15 @@ class MazeWorld(Environment[Params, Task, State]):
             return spaces.Box(-1.0, 1.0, (2,))
         return spaces.Discrete(motion.NUM_ACTIONS)
 
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Height and width of the view, in pixels or cells."""
+        side = 2 * self.local_radius + 1
+        return (side, side) if self.view == "local" else self.resolution
+
     def observation_space(self, task: Task | None = None) -> spaces.Space:
         """Space of the view: a picture, perhaps with the pose."""
-        side = 2 * self.local_radius + 1
-        shape = (side, side) if self.view == "local" else self.resolution
-        image = spaces.Box(0, 255, (*shape, 3), jnp.uint8)
+        image = spaces.Box(0, 255, (*self.sides, 3), jnp.uint8)
         return spaces.Dict.of(image=image, pose=_real(4)) if self.with_pose else image
 
     def observe(self, state: State, task: Task) -> Any:

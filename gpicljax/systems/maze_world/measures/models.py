@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +14,10 @@ from gpicljax.agents import causal_model
 from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.agents.sequence import Sequences
+from gpicljax.evaluation.icl import ICLCurve, icl_curve, log_bins
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.evaluation.statistics import format_interval, mean_interval, ratio_interval
+from gpicljax.evaluation.tables import interval_table, markdown_table
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import Policy
@@ -30,6 +32,9 @@ from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, State, Task
 from gpicljax.systems.maze_world.measures.world_model import OpenLoopError, open_loop_error
 from gpicljax.typing import ArrayTree
+
+FULL = "full context"
+"""Name of the models that attend to all steps."""
 
 
 def pose_index(env: MazeWorld, state: State, task: Task) -> jax.Array:
@@ -230,3 +235,93 @@ def format_comparison(numerator: np.ndarray, denominator: np.ndarray, difference
     if not difference:
         return format_interval(*ratio_interval(numerator, denominator), ".3f")
     return mean_interval(np.asarray(numerator, np.float64) - denominator).format("+.3f")
+
+
+def imitation_table(by_model: Mapping[str, Any], difference: bool) -> str:
+    """Returns the table of how models imitate and foresee along a demonstrator's episodes.
+
+    Args:
+      by_model: leaves `[S, N, T]`; the model `FULL` is compared with the others, if there is one.
+      difference: whether nats are compared by differences; else by ratios.
+    """
+    operator = "-" if difference else "/"
+    head = ["model", "L_pm by quarter", "agrees, %", "L_wm", "L_z", f"full L_pm {operator} this"]
+    head += ["full L_wm / this", "full L_z / this", "full L_pm - this, by quarter"]
+    rows = []
+    for model, measured in by_model.items():
+        comparisons = [""] * 4
+        if model != FULL and FULL in by_model:
+            comparisons = [
+                format_comparison(
+                    last_quarter(getattr(by_model[FULL], part)),
+                    last_quarter(getattr(measured, part)),
+                    difference=difference and part == "policy",
+                )
+                for part in ("policy", "image", "latent")
+            ]
+            comparisons.append(quarter_differences(by_model[FULL].policy, measured.policy))
+        rows.append(
+            [
+                model,
+                quarter_means(measured.policy),
+                f"{100 * last_quarter(measured.agrees).mean():.1f}",
+                f"{last_quarter(measured.image).mean():.4f}",
+                f"{last_quarter(measured.latent).mean():.3f}",
+                *comparisons,
+            ]
+        )
+    return markdown_table(head, rows)
+
+
+def density_table(densities: Mapping[float, Mapping[str, Any]], difference: bool) -> str:
+    """Returns the table of what context is worth in mazes of other densities (appendix A.7).
+
+    Args:
+      densities: by density and model, of which one is `FULL`; leaves `[S, N, T]`.
+      difference: see `imitation_table`.
+    """
+    shorter_models = [model for model in next(iter(densities.values())) if model != FULL]
+    operator = "-" if difference else "/"
+    ratios = (f"full {operator} {model}" for model in shorter_models)
+    rows = []
+    for density, by_model in sorted(densities.items()):
+        nats = {model: last_quarter(measured.policy) for model, measured in by_model.items()}
+        cells = [f"{nats[model].mean():.3f}" for model in (FULL, *shorter_models)]
+        cells += [format_comparison(nats[FULL], nats[x], difference) for x in shorter_models]
+        rows.append([density, *cells])
+    return markdown_table(["density", FULL, *shorter_models, *ratios], rows)
+
+
+def seen_tables(
+    acted: Mapping[str, Mapping[str, Acted]],
+    ahead: Mapping[str, Mapping[str, OpenLoopError]],
+    horizon: int,
+) -> list[str]:
+    """Returns the tables of acting and looking ahead in seen and unseen mazes (Figure 11).
+
+    Args:
+      acted: by mazes and model; leaves `[S, N, ...]`.
+      ahead: likewise, at least `horizon` steps.
+      horizon: the step that is shown.
+    """
+    models = list(next(iter(acted.values())))
+    rewards = {x: [y[x].reward.sum(-1).reshape(-1) for y in acted.values()] for x in models}
+    errors = {x: [y[x].error[..., horizon - 1].reshape(-1) for y in ahead.values()] for x in models}
+    return [
+        "Rewards of whole episodes:",
+        interval_table(["model", *acted], rewards, lambda x: x.format(".2f")),
+        f"Mean squared error {horizon} steps ahead, blind:",
+        interval_table(["model", *ahead], errors, lambda x: x.format(".4f")),
+    ]
+
+
+def curves_of(by_model: Mapping[str, Any], part: str) -> dict[str, ICLCurve]:
+    """Returns a measure by step of the episode, means over bins that grow."""
+    curves = {}
+    for model, measured in by_model.items():
+        values = getattr(measured, part).astype(np.float64)
+        steps = values.shape[-1]
+        # Nothing is expected before the first picture.
+        values = values.reshape(-1, steps)[:, 0 if part == "policy" else 1 :]
+        curves[model] = icl_curve(values, bins=log_bins(values.shape[1], 24))
+    return curves

@@ -46,7 +46,8 @@ class Config(TrainingConfig):
       size: Cells of a maze's side.
       landmarks: Targets in a maze.
       density: Density of walls.
-      resolution: Pixels of a picture's side.
+      view: What is seen: a picture from within, or the cells around from above, a pixel each.
+      resolution: Pixels of the side of a picture from within.
       tasks: Number of different mazes that each model is trained on; 0 for a new one in every
         episode. Every number is combined with every context.
       data: Folder of episodes to learn from (`maze_world_data.py`), of the same size, mode,
@@ -88,6 +89,7 @@ class Config(TrainingConfig):
     size: Count = 15
     landmarks: Count = 10
     density: BelowOne = 0.36
+    view: Literal["first_person", "local"] = "first_person"
     resolution: Count = 128
     tasks: tuple[Natural, ...] = (0,)
     data: Path | None = None
@@ -137,6 +139,8 @@ class Config(TrainingConfig):
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted_values = "a weight above 0 with --model.rewards, and 0 without"
         check_config(predicted, "weights.reward", self.weights.reward, accepted_values)
+        seen = self.view == "first_person" or not self.model.map_memory
+        check_config(seen, "view", self.view, "'first_person', with a map: moves change all views")
         fits = not self.model.plan_sweeps or self.landmarks <= self.model.landmarks
         check_config(fits, "model.landmarks", self.model.landmarks, f"at least {self.landmarks}")
         has_models = self.train or self.start_from is not None
@@ -173,6 +177,7 @@ class Config(TrainingConfig):
             "mode": self.mode,
             "actions": self.actions,
             "max_landmarks": self.landmarks,
+            "view": self.view,
             "resolution": (self.resolution, self.resolution),
         }
 
@@ -230,6 +235,7 @@ FIFTEEN = dataclasses.replace(
     agent=SequenceConfig(batch_size=4, schedule="cosine"),
     group=4,
     observations=640 * 4 * 512,
+    evaluation_tasks=256,
     marks=(480,),
 )
 PAPER_SMALL = Config(

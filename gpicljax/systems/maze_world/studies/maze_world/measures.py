@@ -54,6 +54,8 @@ class Measures(NamedTuple):
       wiped: the same of models whose memory is wiped before every step, by size, acting in the
         first of these ways.
       ahead: by length of the context, in pictures: `OpenLoopError`.
+      acted_in_seen: as the first of `acted`, in mazes of the training, by the name of their set.
+      ahead_in_seen: as the last of `ahead`, likewise.
       probed: on the first kind of episodes of `shown`, by its name: `ProbeSamples`.
     """
 
@@ -62,6 +64,8 @@ class Measures(NamedTuple):
     acted: dict[tuple[int, str], Any]
     wiped: dict[int, Any]
     ahead: dict[int, Any]
+    acted_in_seen: dict[str, Any]
+    ahead_in_seen: dict[str, Any]
     probed: dict[str, Any]
 
 
@@ -92,9 +96,13 @@ def measures_of(
     groups = {
         name: (mazes("unseen mazes", config.sequences), epsilon) for name, epsilon in NOISES.items()
     }
-    for count in filter(None, config.tasks):
-        trained_on = np.asarray(jax.random.key_data(maze_keys[np.arange(config.sequences) % count]))
-        groups[f"the {count:,} mazes of training"] = trained_on, None
+    seen = {
+        f"the {count:,} mazes of training": np.asarray(
+            jax.random.key_data(maze_keys[np.arange(config.sequences) % count])
+        )
+        for count in filter(None, config.tasks)
+    }
+    groups |= {name: (maze_keys, None) for name, maze_keys in seen.items()}
     settings = dataclasses.replace(config.demonstration, length=config.steps)
     rules = Rules(env, settings, config.sizes, config.rules, config.seed, unseen, groups, params_of)
     policy = config.model.policy(env.action_space())
@@ -110,10 +118,20 @@ def measures_of(
         env, network, policy, pictures, steps=config.steps, horizon=config.horizon
     )
 
-    def act(size: int, name: Acting, forgetful: bool = False) -> Measure:
+    def in_seen(name: str, *more: Any) -> tuple[Any, ...]:
+        return rules.demonstrations(name, config.size)[1], *more
+
+    def acting_arguments(size: int, name: Acting, forgetful: bool = False) -> tuple[Any, ...]:
         cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))
-        arguments = unseen, params_of(size, config.steps), cooled, np.bool_(forgetful)
+        return params_of(size, config.steps), cooled, np.bool_(forgetful)
+
+    def act(size: int, *how: Any) -> Measure:
+        arguments = unseen, *acting_arguments(size, *how)
         return Measure(acting, functools.partial(in_mazes, size, *arguments))
+
+    def act_in_seen(name: str, maze_keys: np.ndarray) -> Measure:
+        arguments = maze_keys, *acting_arguments(config.size, config.acting[0])
+        return Measure(acting, functools.partial(in_seen, name, *arguments))
 
     def imitation_of(name: str, *density: float) -> Measure:
         return Measure(
@@ -124,10 +142,15 @@ def measures_of(
         shown={name: imitation_of(name) for name in groups},
         densities={x: imitation_of(next(iter(groups)), x) for x in config.evaluation_densities},
         acted={(size, name): act(size, name) for size in config.sizes for name in config.acting},
-        wiped={size: act(size, config.acting[0], forgetful=True) for size in config.sizes},
+        wiped={size: act(size, config.acting[0], True) for size in config.sizes},
         ahead={
             mark: Measure(prediction, functools.partial(in_mazes, config.size, np.int32(mark)))
             for mark in config.marks
+        },
+        acted_in_seen={name: act_in_seen(name, maze_keys) for name, maze_keys in seen.items()},
+        ahead_in_seen={
+            name: Measure(prediction, functools.partial(in_seen, name, np.int32(config.marks[-1])))
+            for name in seen
         },
         probed={
             name: Measure(probe, functools.partial(rules.demonstrations, name, config.size))

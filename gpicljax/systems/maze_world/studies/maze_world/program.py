@@ -133,7 +133,7 @@ def build(config: Config) -> Program:
     """Wires mazes, autoencoder, models and trainer together."""
     env = gpicljax.make("MazeWorld-v0", **config.env_options)
     assert isinstance(env, MazeWorld)
-    pictures, settings, eyes = autoencoder_of(config)
+    pictures, settings, eyes = autoencoder_of(config, env.sides)
     actions, policy = env.action_space(), config.model.policy(env.action_space())
     part = config.part or None
     network = causal_network(config.model, pictures, actions, config.longest + config.horizon, part)

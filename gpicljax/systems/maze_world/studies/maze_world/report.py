@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile, log_bins
+from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.evaluation.tables import join_paragraphs, markdown_table
@@ -29,11 +29,13 @@ from gpicljax.systems.maze_world.figures.reconstructions import (
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
 from gpicljax.systems.maze_world.measures.models import (
-    format_comparison,
-    last_quarter,
+    FULL,
+    curves_of,
+    density_table,
+    imitation_table,
     late_means,
-    quarter_differences,
     quarter_means,
+    seen_tables,
 )
 from gpicljax.systems.maze_world.measures.probes import probe_table
 from gpicljax.systems.maze_world.measures.world_model import STEPS_AHEAD, foresight_table
@@ -43,7 +45,6 @@ from gpicljax.viz.style import save_figure
 
 KeyT = TypeVar("KeyT")
 ResultT = TypeVar("ResultT")
-FULL = "full context"
 SHOWN_RULES = ("random", "wall follower", "privileged, p = 25 %", "privileged, p = 100 %", ORACLE)
 """Beside the models in figures, as far as they exist; tables have them all."""
 PAGE_STEPS = 512
@@ -69,9 +70,11 @@ class Results:
         self.acted = self._by_model(measured.acted)
         self.wiped = self._by_model(measured.wiped)
         self.ahead = self._by_model(measured.ahead)
+        self.acted_in_seen = self._by_model(measured.acted_in_seen)
+        self.ahead_in_seen = self._by_model(measured.ahead_in_seen)
         self.probed = self._by_model(measured.probed)
         # The nats of continuous actions are those of a density: ratios of them mean nothing.
-        self.densities_of_actions = isinstance(outcome.program.more.env.action_space(), Box)
+        self.compares_by_differences = isinstance(outcome.program.more.env.action_space(), Box)
         self.rules: Mapping[tuple[int, Rule], Mapping[str, MazeTrajectory]] = outcome.host_measured
 
     def programs(self, size: int) -> dict[str, np.ndarray]:
@@ -117,54 +120,6 @@ class Results:
         return ("stay", "turn left", "turn right", "back", "forward")[int(stored)]
 
 
-def imitation_table(results: Results, name: str) -> str:
-    """Returns the table of how each model imitates and foresees along a demonstrator's episode."""
-    by_model = results.shown[name]
-    operator = "-" if results.densities_of_actions else "/"
-    head = ["model", "L_pm by quarter", "agrees, %", "L_wm", "L_z", f"full L_pm {operator} this"]
-    head += ["full L_wm / this", "full L_z / this", "full L_pm - this, by quarter"]
-    rows = []
-    for model, measured in by_model.items():
-        comparisons = [""] * 4
-        if model != FULL and FULL in by_model:
-            comparisons = [
-                format_comparison(
-                    last_quarter(getattr(by_model[FULL], part)),
-                    last_quarter(getattr(measured, part)),
-                    difference=results.densities_of_actions and part == "policy",
-                )
-                for part in ("policy", "image", "latent")
-            ]
-            comparisons.append(quarter_differences(by_model[FULL].policy, measured.policy))
-        rows.append(
-            [
-                model,
-                quarter_means(measured.policy),
-                f"{100 * last_quarter(measured.agrees).mean():.1f}",
-                f"{last_quarter(measured.image).mean():.4f}",
-                f"{last_quarter(measured.latent).mean():.3f}",
-                *comparisons,
-            ]
-        )
-    return markdown_table(head, rows)
-
-
-def density_table(results: Results) -> str:
-    """Returns the table of what context is worth in mazes of other densities (appendix A.7)."""
-    shorter_models = [model for model in results.models if model != FULL]
-    operator = "-" if results.densities_of_actions else "/"
-    ratios = (f"full {operator} {model}" for model in shorter_models)
-    head = ["density", FULL, *shorter_models, *ratios]
-    rows = []
-    for density, by_model in sorted(results.densities.items()):
-        nats = {model: last_quarter(measured.policy) for model, measured in by_model.items()}
-        cells = [f"{nats[model].mean():.3f}" for model in (FULL, *shorter_models)]
-        for model in shorter_models:
-            cells.append(format_comparison(nats[FULL], nats[model], results.densities_of_actions))
-        rows.append([density, *cells])
-    return markdown_table(head, rows)
-
-
 def acting_table(results: Results, size: int) -> str:
     """Returns the rewards of all agents in mazes of one size, and what is known beside them."""
     config = results.outcome.config
@@ -205,18 +160,6 @@ def acting_table(results: Results, size: int) -> str:
 
 
 # Figures -----------------------------------------------------------------------------------------
-
-
-def curves_of(by_model: Mapping[str, Any], part: str) -> dict[str, ICLCurve]:
-    """Returns a measure by step of the episode, means over bins that grow."""
-    curves = {}
-    for model, measured in by_model.items():
-        values = getattr(measured, part).astype(np.float64)
-        steps = values.shape[-1]
-        # Nothing is expected before the first picture.
-        values = values.reshape(-1, steps)[:, 0 if part == "policy" else 1 :]
-        curves[model] = icl_curve(values, bins=log_bins(values.shape[1], 24))
-    return curves
 
 
 def draw(results: Results) -> None:
@@ -363,10 +306,11 @@ def report(outcome: RunResult) -> Report:
         "L_pm: nats of the teacher's action. L_wm: mean squared error of the next picture, of "
         "values in [0, 1]. L_z: of its standardised latents. Late: the last quarter of an episode.",
     ]
-    for name in results.shown:
-        parts += [f"## Shown: {name}", imitation_table(results, name)]
+    for name, by_model in results.shown.items():
+        parts += [f"## Shown: {name}", imitation_table(by_model, results.compares_by_differences)]
     if results.densities and FULL in results.models:
-        parts += ["## Shown: other densities, L_pm late", density_table(results)]
+        table = density_table(results.densities, results.compares_by_differences)
+        parts += ["## Shown: other densities, L_pm late", table]
     for model in results.full_context_models:
         nats = next(iter(results.shown.values()))[model].policy.astype(np.float64)
         bins = min(32, nats.shape[-1] // 2)
@@ -382,6 +326,11 @@ def report(outcome: RunResult) -> Report:
         "was last seen in the same place, that mean elsewhere. Below: on the first model's way.",
         foresight_table(results.ahead, config.horizon),
     ]
+    if results.acted_in_seen:
+        acted = {"unseen mazes": results.acted[config.size, config.acting[0]]}
+        ahead = {"unseen mazes": results.ahead[config.marks[-1]]} | results.ahead_in_seen
+        tables = seen_tables(acted | results.acted_in_seen, ahead, config.horizon)
+        parts += ["## In mazes of the training", *tables]
     for name, by_model in results.probed.items():
         parts += [
             f"## Read from activations, linearly: {name}",

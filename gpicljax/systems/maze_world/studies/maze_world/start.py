@@ -33,22 +33,26 @@ def is_saved_model(folder: Path | None) -> bool:
     return folder is not None and (folder / "agent.json").is_file()
 
 
-def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, Any]:
-    """Returns the autoencoder, its settings and its parameters: random ones for a dry run."""
-    resolution = (config.resolution, config.resolution)
+def autoencoder_of(
+    config: Config, sides: tuple[int, int]
+) -> tuple[Autoencoder, AutoencoderSettings, Any]:
+    """Returns the autoencoder of pictures of these sides, its settings and its parameters.
+
+    The parameters are random ones where there are none yet, as before a dry run.
+    """
     if config.autoencoder is None and is_saved_model(config.start_from):
         assert config.start_from is not None
         loaded = load_agent(config.start_from)
         settings = from_json(AutoencoderSettings, loaded.info["network"]["autoencoder"])
-        pictures = standardise(autoencoder(settings, resolution))
+        pictures = standardise(autoencoder(settings, sides))
         return pictures, settings, loaded.params[AUTOENCODER]
     if config.autoencoder is None:
         presets = maze_world_autoencoder.PRESETS
         check_choice("autoencoder_preset", config.autoencoder_preset, presets)
         settings = maze_world_autoencoder.PRESETS[config.autoencoder_preset].model
-        pictures = standardise(autoencoder(settings, resolution))
+        pictures = standardise(autoencoder(settings, sides))
         return pictures, settings, pictures.init(named_key(config.seed, "autoencoder"))
-    loaded = load_autoencoder(config.autoencoder, resolution)
+    loaded = load_autoencoder(config.autoencoder, sides)
     return loaded.autoencoder, loaded.settings, loaded.params
 
 
@@ -75,6 +79,7 @@ def trained_autoencoder(config: Config) -> Path:
         "density": config.density,
         "mode": config.mode,
         "actions": config.actions,
+        "view": config.view,
     }
     if config.mode == "survival" or config.actions == "continuous":
         fields["moments"] = "episodes"

@@ -9,7 +9,7 @@ import gpicljax
 from gpicljax.agents.autoencoder import Schedules
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.checks import BelowOne, Count, Range
-from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
+from gpicljax.networks.autoencoder import AutoencoderSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
@@ -26,7 +26,8 @@ class Config(TrainingConfig):
       density: Density of walls.
       mode: What there is to do: in survival, life is shown.
       actions: What the demonstrators can do.
-      resolution: Height and width of a frame.
+      view: What is seen: a picture from within, or the cells around from above, a pixel each.
+      resolution: Height and width of a frame from within.
       moments: That frames show: of a demonstrator's episodes, as in the paper, or anywhere in a
         maze, after a random action; a program without demonstrators compiles far faster.
       demonstration: How the episodes are made that frames are taken from.
@@ -47,6 +48,7 @@ class Config(TrainingConfig):
     density: BelowOne = 0.36
     mode: Literal["navigation", "survival"] = "navigation"
     actions: Literal["discrete", "continuous"] = "discrete"
+    view: Literal["first_person", "local"] = "first_person"
     resolution: tuple[Count, Count] = (128, 128)
     moments: Literal["episodes", "anywhere"] = "episodes"
     demonstration: Demonstration = Demonstration(length=64)
@@ -70,7 +72,6 @@ class Config(TrainingConfig):
         simple = self.mode == "navigation" and self.actions == "discrete"
         accepted_values = "'episodes', except for navigation from cell to cell"
         check_config(simple or self.moments == "episodes", "moments", self.moments, accepted_values)
-        autoencoder(self.model, self.resolution)
         self.mazes_and_params()
 
     @property
@@ -86,6 +87,7 @@ class Config(TrainingConfig):
             mode=self.mode,
             actions=self.actions,
             max_landmarks=self.landmarks,
+            view=self.view,
             resolution=self.resolution,
         )
         assert isinstance(env, MazeWorld)

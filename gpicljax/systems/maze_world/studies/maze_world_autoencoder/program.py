@@ -56,7 +56,7 @@ def sample_views(
 def build(config: Config) -> Program:
     """Wires mazes, autoencoder and trainer together."""
     env, params = config.mazes_and_params()
-    model = autoencoder(config.model, config.resolution)
+    model = autoencoder(config.model, env.sides)
     updates = config.updates(config.agent.batch_size * config.frames_per_key)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
 
@@ -94,11 +94,9 @@ def build(config: Config) -> Program:
         del cell
         statistics = {name: jnp.asarray(evaluation.pop(name)) for name in ("shift", "scale")}
         whole = Standardised(params, **statistics)
-        save_autoencoder(
-            folder, config.model, config.resolution, whole, evaluation=evaluation, **about
-        )
+        save_autoencoder(folder, config.model, env.sides, whole, evaluation=evaluation, **about)
 
-    height, width = config.resolution
+    height, width = env.sides
     return Program(
         title=f"autoencoders of mazes, {config.model.kind}, {config.model.latent} latents",
         details={

@@ -62,7 +62,7 @@ def report(outcome: RunResult) -> Report:
     """Draws the figures and returns the summary."""
     config, measured = outcome.config, outcome.measured[UNSEEN]
     draw(outcome, measured)
-    height, width = config.resolution
+    height, width = measured.frames.shape[-3:-1]
     errors = outcome.seeds(measured.error).mean((1, 2))
     over = ""
     if config.seeds > 1:

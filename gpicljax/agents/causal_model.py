@@ -197,6 +197,18 @@ def move_loss(name: str = "move_loss", weight: Weight = 1.0) -> Loss:
     return Loss(name, at, weight, counts)
 
 
+def address_loss(name: str = "address_loss", weight: Weight = 1.0) -> Loss:
+    """Returns the nats of the steps that showed the same, of models with a learnt look-up."""
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        del sequences
+        check(outputs.address is not None, "learnt_map", 0, "above 0, for a loss of addresses")
+        assert outputs.address is not None
+        return outputs.address
+
+    return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
+
+
 def sight_loss(name: str = "sight_loss", weight: Weight = 1.0) -> Loss:
     """Returns the cross-entropy of what the teacher sees around the agent, of models that plan."""
 

@@ -42,8 +42,15 @@ from gpicljax.networks.embeddings import (
 )
 from gpicljax.networks.event_store import Event, EventStore, Stored
 from gpicljax.networks.feedforward import dense
+from gpicljax.networks.learnt_places import PoseReader
 from gpicljax.networks.linear_attention import LinearTransformer
-from gpicljax.networks.map_memory import STEPS, UNLIMITED, MapReader, PlacedTokens
+from gpicljax.networks.map_memory import (
+    STEPS,
+    UNLIMITED,
+    MapReader,
+    PlacedTokens,
+    PlaceEmbedding,
+)
 from gpicljax.networks.map_planning import SIGHTS, MapPlanner
 from gpicljax.networks.policies import Policy, policy_for
 from gpicljax.networks.recurrent import LSTMStack
@@ -73,6 +80,8 @@ class CausalOutput(NamedTuple):
       features: float `[..., width]`, what the policy's head reads.
       shown: of a planner that is trained, `[..., K, 2 + L]`, logits that cells are walls, that they
         are seen, and that they hold a landmark, and `[..., L]`, those of the one commanded.
+      address: `[...]`, nats of the earlier steps that showed the same, by a learnt look-up; 0 where
+        none did, and None without one.
     """
 
     policy: jax.Array
@@ -85,6 +94,7 @@ class CausalOutput(NamedTuple):
     has_moved: jax.Array | None = None
     features: jax.Array | None = None
     shown: tuple[jax.Array, jax.Array] | None = None
+    address: jax.Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +125,8 @@ class CausalModelSettings:
       plan_sweeps: cells of the longest way that is planned on the map (`map_planning.MapPlanner`);
         0 for a policy that does not plan.
       landmarks: those that a planner tells apart.
+      learnt_map: parts of a learnt pose by which what was seen is looked up
+        (`learnt_places.PoseReader`), instead of `map_memory`; 0 for none.
       hidden_span: the longest span of observations hidden in training, 0 for none. Their lengths
         are uniform from 1, and about 15 observations between them are seen. What a model with
         such spans imagines is hidden from it likewise.
@@ -143,6 +155,7 @@ class CausalModelSettings:
     map_memory: Natural = 0
     plan_sweeps: Natural = 0
     landmarks: Size = 4
+    learnt_map: Natural = 0
     hidden_span: Natural = 0
 
     def __post_init__(self) -> None:
@@ -153,10 +166,17 @@ class CausalModelSettings:
         check(even, "width", self.width, f"a multiple of {unit}, for {self.heads} heads")
         windowed = not self.window or self.kind == "transformer"
         check(windowed, "window", self.window, f"0, for the kind {self.kind}")
-        known = not self.map_memory or not self.noisy
+        single = not (self.map_memory and self.learnt_map)
+        check(single, "learnt_map", self.learnt_map, "0, with map_memory")
+        known = not self.has_map or not self.noisy
         check(known, "noisy", self.noisy, "0, with a map: it is kept of what is seen")
         fits = bool(self.map_memory) or not self.plan_sweeps
         check(fits, "plan_sweeps", self.plan_sweeps, "0, without a map")
+
+    @property
+    def has_map(self) -> bool:
+        """Whether what was seen is looked up by where it was."""
+        return bool(self.map_memory or self.learnt_map)
 
     @property
     def sights(self) -> np.ndarray | None:
@@ -240,7 +260,7 @@ class TokenByToken(Core):
 
 def sequence_model(
     settings: CausalModelSettings, latent: int, actions: spaces.Space, capacity: int
-) -> SequenceTransformer | MapReader:
+) -> SequenceTransformer | MapReader | PoseReader:
     """Returns the model over latents: 25,737,216 parameters at 8 x 512 and 237,407,744 at 12 x
     1280, heads not counted.
 
@@ -260,10 +280,15 @@ def sequence_model(
         done = VectorEmbedding(spaces.flat_size(actions), width, maskable=False)
     parts = {"action": done, "latent": VectorEmbedding(latent, width)}
     radius = settings.map_memory
-    if radius:
+    if settings.has_map:
         fits = isinstance(actions, spaces.Discrete) and actions.n == len(STEPS)
         check(fits, "actions", actions, f"Discrete({len(STEPS)}), with a map")
-        parts = {name: PlacedTokens(part, radius, width) for name, part in parts.items()}
+        parts = {
+            name: PlacedTokens(
+                part, PlaceEmbedding(radius, width) if radius else dense(width), width
+            )
+            for name, part in parts.items()
+        }
     if settings.kind == "transformer":
         trunk: Any = Transformer(
             settings.layers,
@@ -291,6 +316,8 @@ def sequence_model(
     planned = radius, settings.plan_sweeps, settings.landmarks
     planner = MapPlanner(*planned) if settings.plan_sweeps else None
     has_window = settings.kind == "transformer"
+    if settings.learnt_map:
+        return PoseReader(model, latent, capacity, settings.learnt_map, has_window)
     return MapReader(model, latent, radius, planner, has_window) if radius else model
 
 
@@ -330,10 +357,10 @@ def causal_model(
         latents = observed if latents is None else latents
         hidden = latents[1] if isinstance(latents, tuple) else jnp.zeros(observed.shape[:-1], bool)
         parts = {"latent": latents, "action": inputs.last_action}
-        return parts | {"observed": observed, "hidden": hidden} if settings.map_memory else parts
+        return parts | {"observed": observed, "hidden": hidden} if settings.has_map else parts
 
     def limit(params: Variables) -> dict[str, Any]:
-        has_window = settings.kind == "transformer" or settings.map_memory
+        has_window = settings.kind == "transformer" or settings.has_map
         return {"window": params[WINDOW]} if has_window else {}
 
     def output(params: Variables, observed: jax.Array, outputs: dict[str, Any]) -> CausalOutput:
@@ -346,7 +373,8 @@ def causal_model(
         moves = outputs.get("moved"), outputs.get("has_moved")
         policy, latent = outputs["policy"], outputs["latent"]
         heads = policy, latent, observed, image, reconstruction, reward, *moves
-        return CausalOutput(*heads, outputs["features"], outputs.get("shown"))
+        more = (outputs.get(name) for name in ("shown", "address"))
+        return CausalOutput(*heads, outputs["features"], *more)
 
     def init(key: jax.Array, inputs: AgentInput) -> dict[str, Any]:
         model_key, picture_key = jax.random.split(key)
@@ -366,7 +394,7 @@ def causal_model(
         is_hidden = jnp.full(latents.shape[:-1], imagined)
         given = (latents, is_hidden) if settings.hidden_span else latents
         features, variables = read(latents, inputs, given), params[MODEL]
-        more = limit(params) | ({"imagined": imagined} if settings.map_memory else {})
+        more = limit(params) | ({"imagined": imagined} if settings.has_map else {})
         outputs, carry = module.apply(variables, carry, features, start, method="step", **more)  # type: ignore[misc]
         return output(params, latents, outputs), carry
 

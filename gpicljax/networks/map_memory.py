@@ -140,19 +140,19 @@ class PlacedTokens(nn.Module):
 
     Attributes:
       embedding: of the input.
-      radius: see `MapReader`.
-      width: of the embedding's vectors.
+      places: of where it belongs.
+      width: of the embeddings' vectors.
     """
 
     embedding: nn.Module
-    radius: int
+    places: nn.Module
     width: int
 
     @nn.compact
     def __call__(self, inputs: tuple[Any, jax.Array, Any]) -> jax.Array:
-        """Input, place `int32[...]`, and what is recalled, float `[..., *]` or None."""
+        """Input, its place, and what is recalled, float `[..., *]` or None."""
         content, place, recalled = inputs
-        tokens = self.embedding(content) + PlaceEmbedding(self.radius, self.width)(place)  # type: ignore[operator]
+        tokens = self.embedding(content) + self.places(place)  # type: ignore[operator]
         return tokens if recalled is None else tokens + dense(self.width)(recalled)
 
 

@@ -139,7 +139,7 @@ class Config(TrainingConfig):
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted_values = "a weight above 0 with --model.rewards, and 0 without"
         check_config(predicted, "weights.reward", self.weights.reward, accepted_values)
-        seen = self.view == "first_person" or not self.model.map_memory
+        seen = self.view == "first_person" or not self.model.has_map
         check_config(seen, "view", self.view, "'first_person', with a map: moves change all views")
         fits = not self.model.plan_sweeps or self.landmarks <= self.model.landmarks
         check_config(fits, "model.landmarks", self.model.landmarks, f"at least {self.landmarks}")
@@ -287,6 +287,14 @@ PRESETS = {
         observations=768 * 16 * 128,
         sequences=256,
         probes=True,
+    ),
+    # The same where addresses are learnt, too.
+    "cpu-learnt-map": dataclasses.replace(
+        SEVEN,
+        contexts=(0,),
+        model=dataclasses.replace(SMALL, learnt_map=16, hidden_span=12),
+        observations=768 * 16 * 128,
+        sequences=64,
     ),
     # Figures 11, 14 and 15: one program for all numbers of mazes.
     "cpu-task-diversity": dataclasses.replace(SEVEN, contexts=(0,), tasks=(1, 10, 100, 10_000)),

@@ -72,7 +72,8 @@ def losses_of(config: Config, policy: Policy) -> list[Loss]:
         if getattr(config.weights, name) or getattr(early, name)
     ]
     losses += [causal_model.sight_loss()] * bool(config.model.plan_sweeps)
-    return losses + [causal_model.move_loss()] * bool(config.model.map_memory)
+    losses += [causal_model.address_loss()] * bool(config.model.learnt_map)
+    return losses + [causal_model.move_loss()] * config.model.has_map
 
 
 def grow_context(config: Config, updates: int, state: sequence.TrainState) -> sequence.TrainState:

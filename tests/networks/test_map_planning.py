@@ -67,8 +67,9 @@ def test_latents_show_cells_before_the_agent():
 
 
 @pytest.mark.parametrize("window", [1, 3, UNLIMITED])
-def test_planning_step_by_step_is_planning_on_whole_sequences(window):
-    settings = CausalModelSettings("lstm", 1, 8, 1, noisy=0.0, map_memory=RADIUS, plan_sweeps=6)
+@pytest.mark.parametrize("kind", [{"map_memory": RADIUS, "plan_sweeps": 6}, {"learnt_map": 2}])
+def test_maps_are_read_step_by_step_as_in_whole_sequences(kind, window):
+    settings = CausalModelSettings("lstm", 1, 8, 1, noisy=0.0, **kind)
     model = sequence_model(settings, 6, spaces.Discrete(5), 12)
     draw, (steps, batch) = np.random.default_rng(0), (12, 3)
     latents = draw.normal(size=(steps, batch, 6)).astype(np.float32)

@@ -144,90 +144,101 @@ class SignalOutput(NamedTuple):
 def players_network(
     config: SignallingConfig, game: SignallingGame, listener: RecurrentQSettings
 ) -> Network:
-    """Speaker, channel and listener as one network over whole games (see `PlayersInputs`).
+    """Returns speaker, channel and listener as one network over whole games; see `PlayersInputs`.
 
     Its parameters are a dictionary with those of `listener` and, where it has some, `speaker`.
     """
-    listener_network = _expecting(listener).network(game.observations, game.actions)
-    speaker = _speaker(config, game)
-    tokens, length = game.vocab_size + 1, game.message_length
-    flat = (length * tokens,)
+    players = _Players(config, game, listener)
+    return Network(jax.jit(players.init), players.initial_carry, players.step, players.unroll)
 
-    def initial_carry(batch: int) -> tuple[Any, Any]:
-        """The memories of listener and speaker."""
-        return listener_network.initial_carry(batch), speaker.initial_carry(batch)
+
+class _Players:
+    """Speaker, channel and listener; see `players_network`."""
+
+    def __init__(
+        self, config: SignallingConfig, game: SignallingGame, listener: RecurrentQSettings
+    ) -> None:
+        self.config, self.game = config, game
+        self.listener = _expecting(listener).network(game.observations, game.actions)
+        self.speaker = _speaker(config, game)
+        self.tokens = game.vocab_size + 1
+
+    def initial_carry(self, batch: int) -> tuple[Any, Any]:
+        """Returns the memories of listener and speaker."""
+        return self.listener.initial_carry(batch), self.speaker.initial_carry(batch)
 
     def say(
-        params: Variables, memory: Any, inputs: GameInputs, learns: jax.Array
+        self, params: Variables, memory: Any, inputs: GameInputs, learns: jax.Array
     ) -> tuple[tuple[Any, ...], Any]:
-        """One-hots float `[G, B, L, V + 1]` of the message as sent, log-probability, entropy; and
-        the speaker's memory."""
-        if config.speaker == "quantiser":
-            sent = game.quantised(inputs.speaker)
-            return (jax.nn.one_hot(sent, tokens), None, None), memory
+        """Returns what is said, and the speaker's memory.
+
+        What is said: one-hots of the message as sent, float `[G, B, L, V + 1]`; its log-probability
+        and its entropy, None of a speaker that does not learn.
+        """
+        if self.config.speaker == "quantiser":
+            sent = self.game.quantised(inputs.speaker)
+            return (jax.nn.one_hot(sent, self.tokens), None, None), memory
         noise = learns[..., None, None] * inputs.noise
 
         def speak(memory: Any, seen: tuple[jax.Array, ...]) -> tuple[Any, Any]:
             stimulus, start, noise = seen
             always = jnp.ones_like(start)
-            spoken: Any = speaker.apply(params["speaker"], memory, stimulus, start, always, noise)
+            spoken: Any = self.speaker.apply(
+                params["speaker"], memory, stimulus, start, always, noise
+            )
             return spoken[1], spoken[0]
 
         seen = inputs.speaker, inputs.starts, noise
-        by_game = config.speaker_slots > 0
+        by_game = self.config.speaker_slots > 0
         memory, said = jax.lax.scan(speak, memory, seen) if by_game else speak(memory, seen)
         logits, tokens_said = said
         constant_logits = jax.lax.stop_gradient(logits)
         logits = constant_logits + learns[..., None, None] * (logits - constant_logits)
         going_on = jnp.cumprod(tokens_said != 0, axis=-1)
         sent = tokens_said * going_on
-        hard = jax.nn.one_hot(sent, tokens)
+        hard = jax.nn.one_hot(sent, self.tokens)
         # What would come behind the end of a sentence is not said: it has no part in anything.
         is_sent = jnp.pad(going_on[..., :-1], ((0, 0), (0, 0), (1, 0)), constant_values=1)[
             ..., None
         ]
         log_probs = jax.nn.log_softmax(logits)
         entropy = -(is_sent * jnp.exp(log_probs) * log_probs).sum((-1, -2))
-        if config.speaker == "straight-through":
-            soft = is_sent * jax.nn.softmax((logits + noise) / config.temperature)
+        if self.config.speaker == "straight-through":
+            soft = is_sent * jax.nn.softmax((logits + noise) / self.config.temperature)
             hard = hard + soft - jax.lax.stop_gradient(soft)
-        log_prob = (is_sent * log_probs * jax.nn.one_hot(tokens_said, tokens)).sum((-1, -2))
+        log_prob = (is_sent * log_probs * jax.nn.one_hot(tokens_said, self.tokens)).sum((-1, -2))
         return (hard, log_prob, entropy), memory
 
-    def heard(inputs: GameInputs, sent: jax.Array) -> jax.Array:
+    def hear(self, inputs: GameInputs, sent: jax.Array) -> jax.Array:
         """Returns the message in every step of every game, float `[G, B, R, L (V + 1)]`."""
-        through = jax.nn.one_hot(inputs.channel, tokens)
+        through = jax.nn.one_hot(inputs.channel, self.tokens)
         arrives = jnp.einsum("gblv,gblvw->gblw", sent, through)
         steps = inputs.listener.last_reward.shape[2]
-        silence = jax.nn.one_hot(jnp.zeros((*sent.shape[:2], 1, length), jnp.int32), tokens)
+        silence = jax.nn.one_hot(
+            jnp.zeros((*sent.shape[:2], 1, sent.shape[2]), jnp.int32), self.tokens
+        )
         every = jnp.broadcast_to(arrives[:, :, None], (*sent.shape[:2], steps - 1, *sent.shape[2:]))
-        return jnp.concatenate([silence, every], axis=2).reshape(*sent.shape[:2], steps, *flat)
+        return jnp.concatenate([silence, every], axis=2).reshape(*sent.shape[:2], steps, -1)
 
-    def listener_input(inputs: GameInputs, messages: jax.Array) -> Any:
-        """Returns the inputs of the listener's network."""
-        shown = {**inputs.listener.observation, "message": messages}
-        return inputs.listener._replace(observation=shown)
-
-    def by_step(x: jax.Array) -> jax.Array:
-        """`[G, B, R, ...] -> [G R, B, ...]`."""
-        x = jnp.moveaxis(x, 2, 1)
-        return x.reshape(-1, *x.shape[2:])
-
-    def init(key: jax.Array, inputs: PlayersInputs) -> Any:
-        """From inputs of one game, `[B, ...]`."""
+    def init(self, key: jax.Array, inputs: PlayersInputs) -> Any:
+        """Returns parameters, from inputs of one game, `[B, ...]`."""
         games = inputs.games
         speaker_key, listener_key = jax.random.split(key)
         step = jax.tree.map(lambda x: x[:, 0], games.listener)
         batch = step.last_reward.shape[0]
-        shown = {**step.observation, "message": jnp.zeros((batch, *flat))}
-        params = {"listener": listener_network.init(listener_key, step._replace(observation=shown))}
-        if config.speaker in LEARNING:
-            memory, start = speaker.initial_carry(batch), games.starts
+        shown = {
+            **step.observation,
+            "message": jnp.zeros((batch, self.game.message_length * self.tokens)),
+        }
+        params = {"listener": self.listener.init(listener_key, step._replace(observation=shown))}
+        if self.config.speaker in LEARNING:
+            memory, start = self.speaker.initial_carry(batch), games.starts
             seen = games.speaker, start, start, games.noise
-            params["speaker"] = speaker.init(speaker_key, memory, *seen)
+            params["speaker"] = self.speaker.init(speaker_key, memory, *seen)
         return params
 
     def unroll(
+        self,
         params: Variables,
         carry: Any,
         inputs: PlayersInputs,
@@ -237,35 +248,40 @@ def players_network(
         del starts
         shown, learns = inputs
         games, batch, steps = shown.listener.last_reward.shape
-        listener_memory, memory = initial_carry(batch) if carry is None else carry
-        if config.speaker == "rule":
+        listener_memory, memory = self.initial_carry(batch) if carry is None else carry
+        if self.config.speaker == "rule":
             message = shown.listener.observation["message"]
-            messages = jax.nn.one_hot(message, tokens).reshape(games, batch, steps, -1)
+            messages = jax.nn.one_hot(message, self.tokens).reshape(games, batch, steps, -1)
             sent, log_prob, entropy = message[:, :, -1], None, None
         else:
-            (hot, log_prob, entropy), memory = say(params, memory, shown, learns)
-            messages, sent = heard(shown, hot), hot.argmax(-1)
-        read = jax.tree.map(by_step, listener_input(shown, messages))
+            (hot, log_prob, entropy), memory = self.say(params, memory, shown, learns)
+            messages, sent = self.hear(shown, hot), hot.argmax(-1)
+        observation = {**shown.listener.observation, "message": messages}
+        read = jax.tree.map(_by_step, shown.listener._replace(observation=observation))
         first = jnp.zeros((games, steps, batch), bool).at[:, 0].set(shown.starts)
-        outputs, listener_memory = listener_network.unroll(
+        outputs, listener_memory = self.listener.unroll(
             params["listener"], listener_memory, read, first.reshape(-1, batch), key
         )
         decide: QOutput = jax.tree.map(
-            lambda x: x.reshape(games, steps, *x.shape[1:])[:, game.decides], outputs
+            lambda x: x.reshape(games, steps, *x.shape[1:])[:, self.game.decides], outputs
         )
         expected = decide.predictions["feedback"]
-        logits = decide.q_values[..., : game.num_decisions]
+        logits = decide.q_values[..., : self.game.num_decisions]
         memories = listener_memory, memory
         return SignalOutput(logits, expected, log_prob, entropy, sent), memories
 
     def step(
-        params: Variables, carry: ArrayTree, inputs: PlayersInputs, start: jax.Array
+        self, params: Variables, carry: ArrayTree, inputs: PlayersInputs, start: jax.Array
     ) -> tuple[Any, Any]:
         single_step = jax.tree.map(lambda x: x[None], inputs)
-        outputs, carry = unroll(params, carry, single_step, start[None])
+        outputs, carry = self.unroll(params, carry, single_step, start[None])
         return jax.tree.map(lambda x: x[0], outputs), carry
 
-    return Network(jax.jit(init), initial_carry, step, unroll)
+
+def _by_step(x: jax.Array) -> jax.Array:
+    """`[G, B, R, ...] -> [G R, B, ...]`."""
+    x = jnp.moveaxis(x, 2, 1)
+    return x.reshape(-1, *x.shape[2:])
 
 
 def _expecting(listener: RecurrentQSettings) -> RecurrentQSettings:

@@ -13,7 +13,7 @@ import pytest
 
 import gpicljax
 from gpicljax.agents import autoencoder as training
-from gpicljax.agents import causal_model, sequence
+from gpicljax.agents import causal_losses, causal_model, sequence
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
 from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalModelSettings
@@ -54,7 +54,7 @@ def made():
 
 def _sequences():
     seen = made()[2]
-    return Sequences(seen.inputs, None, causal_model.Targets(seen.label, seen.counts))
+    return Sequences(seen.inputs, None, causal_losses.Targets(seen.label, seen.counts))
 
 
 # From a part's name to what it begins with and goes on with, `(state, key) -> state`.
@@ -85,7 +85,7 @@ def rendering():
 
 def encoding():
     _, _, eyes, _, _, weights = setting()
-    prepare, given = causal_model.encode_observations(standardise(eyes), part=128), _sequences()
+    prepare, given = causal_losses.encode_observations(standardise(eyes), part=128), _sequences()
 
     def encode(x, key):
         seen = given.inputs.observation + jax.random.bits(key, (), jnp.uint8)
@@ -101,7 +101,7 @@ def learning():
     seen = _sequences()
     latents = jax.random.normal(jax.random.key(0), (STEPS, BATCH, 64))
     given = seen._replace(inputs=seen.inputs._replace(observation=latents))
-    losses = [causal_model.imitation_loss(policy), causal_model.latent_loss(weight=0.5)]
+    losses = [causal_losses.imitation_loss(policy), causal_losses.latent_loss(weight=0.5)]
     config, frozen = SequenceConfig(BATCH, schedule="cosine"), (AUTOENCODER, WINDOW)
     trainer = sequence.make(config, network, lambda keys, data: given, losses, frozen=frozen)
     return trainer.init(jax.random.key(0), SequenceHParams()), lambda x, key: trainer.update(x)[0]

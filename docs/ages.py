@@ -7,14 +7,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "experiments/results"
 LEARNERS = {
-    "compiled_for_accelerators": ("sequence", "causal_model", "autoencoder", "r2d2"),
+    "compiled_for_accelerators": (
+        "sequence",
+        "causal_model",
+        "causal_losses",
+        "autoencoder",
+        "r2d2",
+    ),
     "fetch": ("td3",),
     "gradual_learning": ("sequence", "ppo"),
     "in_context_control": ("ppo",),
-    "in_context_learning": ("sequence", "causal_model", "r2d2", "cloning", "ppo"),
+    "in_context_learning": ("sequence", "causal_model", "causal_losses", "r2d2", "cloning", "ppo"),
     "in_context_rl": ("ppo", "tabular", "bandits"),
-    "maze_world": ("causal_model", "autoencoder"),
-    "mental_modelling": ("ppo", "dqn", "sac", "causal_model"),
+    "maze_world": ("causal_model", "causal_losses", "autoencoder"),
+    "mental_modelling": ("ppo", "dqn", "sac", "causal_model", "causal_losses"),
     "meta_language": ("sequence",),
     "meta_rg": ("r2d2", "sequence"),
     "one_learner": ("sequence", "symbol_model"),

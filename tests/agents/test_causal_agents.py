@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from gpicljax import spaces
-from gpicljax.agents import causal_model, sequence
-from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
+from gpicljax.agents import causal_losses, causal_model, sequence
+from gpicljax.agents.causal_losses import Targets
+from gpicljax.agents.causal_model import Cooling, causal_agent, imagined_agent
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
 from gpicljax.interface import TimeStep
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardise
@@ -17,6 +18,7 @@ from gpicljax.networks.causal_model import (
     UNLIMITED,
     WINDOW,
     CausalModelSettings,
+    CausalOutput,
 )
 from gpicljax.networks.causal_model import (
     causal_model as causal_network,
@@ -55,7 +57,7 @@ def train(window):
     """A model of these trials, with what it lost at every step."""
     settings = CausalModelSettings(layers=1, width=16, heads=2, masked=0.0, noisy=0.0)
     network = causal_network(settings, PICTURES, ACTIONS, capacity=STEPS)
-    losses = [causal_model.imitation_loss(POLICY), causal_model.latent_loss()]
+    losses = [causal_losses.imitation_loss(POLICY), causal_losses.latent_loss()]
     config = SequenceConfig(batch_size=BATCH, schedule="constant")
     frozen = (AUTOENCODER, WINDOW)
     trainer = sequence.make(config, network, two_colours, losses, length=STEPS, frozen=frozen)
@@ -146,8 +148,8 @@ def test_continuous_teachers():
     sequences = Sequences(AgentInput(None, None, None), None, targets)
 
     def nats(policy, outputs):
-        out = causal_model.CausalOutput(outputs, *[None] * 5)
-        return float(causal_model.imitation_loss(policy).at(out, sequences)[0, 0])
+        out = CausalOutput(outputs, *[None] * 5)
+        return float(causal_losses.imitation_loss(policy).at(out, sequences)[0, 0])
 
     gaussian = GaussianPolicy(space)
     right = jnp.asarray([[[0.5, -1.0, 0.0, 0.0]]])
@@ -158,4 +160,4 @@ def test_continuous_teachers():
     logits = jnp.zeros((1, 1, 10)).at[..., 3].set(20.0).at[..., 5].set(20.0)
     assert nats(binned, logits) == pytest.approx(0, abs=1e-4)
     with pytest.raises(ValueError, match="focus: got 1"):
-        causal_model.imitation_loss(binned, focus=1)
+        causal_losses.imitation_loss(binned, focus=1)

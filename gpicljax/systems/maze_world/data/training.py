@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.agents.causal_model import Targets
+from gpicljax.agents.causal_losses import Targets
 from gpicljax.agents.sequence import Sequences
 from gpicljax.checks import Rate
 from gpicljax.interface import Agent

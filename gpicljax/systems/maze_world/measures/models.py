@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.agents import causal_model
-from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
+from gpicljax.agents import causal_losses
+from gpicljax.agents.causal_losses import Targets
+from gpicljax.agents.causal_model import Cooling, causal_agent, imagined_agent
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, log_bins
@@ -103,11 +104,11 @@ def imitation_measure(
 ) -> Callable[..., ImitationErrors]:
     """Measures a model on episodes of a demonstrator; its rewards, if it predicts them."""
     every = [
-        causal_model.imitation_loss(policy),
-        causal_model.latent_loss(),
-        causal_model.image_loss(),
+        causal_losses.imitation_loss(policy),
+        causal_losses.latent_loss(),
+        causal_losses.image_loss(),
     ]
-    every += [causal_model.reward_loss()] if rewards else []
+    every += [causal_losses.reward_loss()] if rewards else []
 
     def imitate(
         key: jax.Array, params: ArrayTree, cell: ArrayTree, episodes: MazeTrajectory, mazes: Task

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
-from gpicljax.agents import causal_model, sequence
+from gpicljax.agents import causal_losses, causal_model, sequence
 from gpicljax.agents.causal_model import TeacherCausalModelConfig, VisualCausalModelSettings
 from gpicljax.agents.sequence import Loss
 from gpicljax.interface import Trainer
@@ -61,19 +61,18 @@ def losses_of(config: Config, policy: Policy) -> list[Loss]:
     """Returns the losses that weigh something at some time; weights are read from `Data`."""
     early = config.first_weights if config.first_share else config.weights
     kinds: dict[str, Callable[..., Loss]] = {
-        "policy": functools.partial(causal_model.imitation_loss, policy),
-        "image": causal_model.image_loss,
-        "latent": causal_model.latent_loss,
-        "reward": causal_model.reward_loss,
+        "policy": functools.partial(causal_losses.imitation_loss, policy),
+        "image": causal_losses.image_loss,
+        "latent": causal_losses.latent_loss,
+        "reward": causal_losses.reward_loss,
     }
     losses = [
         kind(weight=lambda data, name=name: getattr(data.weights, name))
         for name, kind in kinds.items()
         if getattr(config.weights, name) or getattr(early, name)
     ]
-    losses += [causal_model.sight_loss()] * bool(config.model.plan_sweeps)
-    losses += [causal_model.address_loss()] * bool(config.model.learnt_map)
-    return losses + [causal_model.move_loss()] * config.model.has_map
+    losses += [causal_losses.sight_loss()] * bool(config.model.plan_sweeps)
+    return losses + causal_losses.map_losses(config.model)
 
 
 def grow_context(config: Config, updates: int, state: sequence.TrainState) -> sequence.TrainState:
@@ -178,7 +177,7 @@ def build(config: Config) -> Program:
             length=config.demonstration.length,
             phase=phase,
             frozen=(AUTOENCODER, WINDOW),
-            prepare=causal_model.encode_observations(pictures, part),
+            prepare=causal_losses.encode_observations(pictures, part),
             several=several,
         )
 

@@ -69,18 +69,9 @@ def trained_autoencoder(config: Config) -> Path:
     One of the same run with another configuration is refused, or trained anew with `overwrite`.
     """
     preset = maze_world_autoencoder.PRESETS[config.autoencoder_preset]
-    fields: dict[str, Any] = {
-        "preset": config.autoencoder_preset,
-        "name": f"for-{config.run_name}",
-        "runs_dir": config.runs_dir,
-        "seed": config.seed,
-        "size": config.size,
-        "landmarks": config.landmarks,
-        "density": config.density,
-        "mode": config.mode,
-        "actions": config.actions,
-        "view": config.view,
-    }
+    own = "seed", "runs_dir", "size", "landmarks", "density", "mode", "actions", "view"
+    fields: dict[str, Any] = {name: getattr(config, name) for name in own}
+    fields |= {"preset": config.autoencoder_preset, "name": f"for-{config.run_name}"}
     if config.mode == "survival" or config.actions == "continuous":
         fields["moments"] = "episodes"
     target = dataclasses.replace(preset, **fields)

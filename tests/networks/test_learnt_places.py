@@ -1,4 +1,4 @@
-"""A look-up by a learnt pose: what counts as the same, and what can be learnt from that alone."""
+"""A look-up by a learnt pose: which steps count as the same, and learning from that alone."""
 
 import jax
 import jax.numpy as jnp
@@ -35,17 +35,17 @@ def walk(places, hidden=(), action=FORWARD):
     return jax.device_get(read(pictures[list(places)][:, None], actions, is_hidden))
 
 
-def test_only_steps_that_show_what_was_shown_before_have_an_address():
+def test_steps_whose_picture_returns_have_an_address():
     nats = walk([0, 1, 2, 0, 1, 3])["address"][:, 0]
     assert (nats > 0).tolist() == [False, False, False, True, True, False]
 
 
-def test_what_is_hidden_is_not_found_again():
+def test_hidden_steps_are_not_found_again():
     nats = walk([0, 1, 2, 0, 1, 3], hidden=[0])["address"][:, 0]
     assert (nats > 0).tolist() == [False, False, False, False, True, False]
 
 
-def test_a_step_against_something_is_known_by_what_is_seen():
+def test_a_blocked_step_leaves_the_same_picture():
     has_moved = walk([0, 1, 1, 2])["has_moved"][:, 0]
     assert has_moved.tolist() == [True, True, False, True]
     assert walk([0, 1, 1])["address"][2, 0] == 0
@@ -53,7 +53,7 @@ def test_a_step_against_something_is_known_by_what_is_seen():
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_rotations_are_learnt_from_what_looks_the_same(seed):
+def test_rotations_are_learnt_from_equal_pictures(seed):
     # Three places on a ring, with four views each.
     draw = np.random.default_rng(seed)
     steps, batch, views = 24, 32, 4

@@ -135,8 +135,8 @@ def test_small_pictures_are_read_with_zeros_around_them(key):
     params, images = small.init(key), pictures(4, 3, 5)
     padded = np.pad(images, ((0, 0), (0, 5), (0, 3), (0, 0)))
     latents, expected = (
-        jax.jit(bundle.encode)(params, jnp.asarray(seen))[0]
-        for bundle, seen in ((small, images), (whole, padded))
+        jax.jit(bundle.encode)(params, jnp.asarray(pictured))[0]
+        for bundle, pictured in ((small, images), (whole, padded))
     )
     np.testing.assert_array_equal(latents, expected)
     decoded, in_whole = (jax.jit(bundle.decode)(params, latents) for bundle in (small, whole))

@@ -74,8 +74,8 @@ def test_rotations_are_learnt_from_equal_pictures(seed):
         hidden = jnp.zeros((steps, batch), bool)
         inputs = {"action": action, "hidden": hidden}
         first = sample(key)
-        seen = inputs | {"latent": first, "observed": first}
-        params = MODEL.init(key, None, seen, None, method="unroll")
+        example = inputs | {"latent": first, "observed": first}
+        params = MODEL.init(key, None, example, None, method="unroll")
 
         def update(state, key):
             params, memory = state

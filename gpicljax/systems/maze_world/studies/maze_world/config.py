@@ -140,7 +140,8 @@ class Config(TrainingConfig):
         accepted_values = "a weight above 0 with --model.rewards, and 0 without"
         check_config(predicted, "weights.reward", self.weights.reward, accepted_values)
         seen = self.view == "first_person" or not self.model.has_map
-        check_config(seen, "view", self.view, "'first_person', with a map: moves change all views")
+        accepted_values = "'first_person', with a map: from above, moves may change nothing"
+        check_config(seen, "view", self.view, accepted_values)
         fits = not self.model.plan_sweeps or self.landmarks <= self.model.landmarks
         check_config(fits, "model.landmarks", self.model.landmarks, f"at least {self.landmarks}")
         has_models = self.train or self.start_from is not None

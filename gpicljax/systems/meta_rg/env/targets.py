@@ -206,6 +206,18 @@ def _minimal_pairs(
     return pair // len(steps), other.reshape(-1)[pair]
 
 
+def _sort_pool(sides: list[tuple[jax.Array, jax.Array]], tuples: int) -> jax.Array:
+    """Returns the tuples of both phases in order, those of the query phase plus `tuples`.
+
+    Unused places come last, and are twice that number.
+    """
+    rank = [
+        jnp.where(jnp.arange(side.shape[0]) < size, phase * tuples + side, 2 * tuples)
+        for phase, (side, size) in enumerate(sides)
+    ]
+    return jnp.sort(jnp.concatenate(rank))
+
+
 def sample_skeleton(
     key: jax.Array,
     num_values: jax.Array,
@@ -291,8 +303,6 @@ def sample_skeleton(
     overflow = cut | (num_query > max_query)
     num_query = jnp.minimum(num_query, max_query)
 
-    # The pool: one sort, in which query tuples come after all support tuples, and unused places
-    # last.
     tuples = support_valid.shape[0]
     sides = [(support, num_support), (query, num_query)]
     if nonmatch != "reference":
@@ -300,14 +310,7 @@ def sample_skeleton(
     if nonmatch == "dataset":
         sides[0] = _all_tuples(support_valid), support_tuples
     ends = sides[0][1], sides[0][1] + sides[1][1]
-    rank = jnp.concatenate(
-        [
-            jnp.where(jnp.arange(side.shape[0]) < size, phase * tuples + side, 2 * tuples)
-            for phase, (side, size) in enumerate(sides)
-        ]
-    )
-    pool = jnp.sort(rank)
-
+    pool = _sort_pool(sides, tuples)
     game = jnp.arange(max_support + max_query, dtype=jnp.int32)
     in_support = game < num_support
     targets = jnp.where(

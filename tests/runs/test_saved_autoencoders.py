@@ -66,7 +66,8 @@ def test_what_is_wrong_is_named(saved_autoencoder):
     for change, message in (
         ({"format": 9}, "format 9"),
         ({"resolution": [8, 8]}, "is needed"),
-        ({"resolution": [9, 16]}, "multiples of 8"),
+        ({"resolution": [0, 16]}, "a height and a width above 0"),
+        ({"resolution": [9, 16]}, "is needed"),
         ({"autoencoder": whole["autoencoder"] | {"latent": 5}}, "is needed"),
         ({"autoencoder": {"kind": "dense"}}, "dense"),
     ):

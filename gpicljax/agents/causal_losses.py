@@ -1,6 +1,6 @@
 """Losses of causal models: what a teacher would do, what comes next, and what a map is to know.
 
-Source: equations 2 to 5 of the GPICL paper.
+Source: equations 5 to 7 of the GPICL paper.
 """
 
 from __future__ import annotations

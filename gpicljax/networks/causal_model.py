@@ -283,12 +283,8 @@ def sequence_model(
     if settings.has_map:
         fits = isinstance(actions, spaces.Discrete) and actions.n == len(STEPS)
         check(fits, "actions", actions, f"Discrete({len(STEPS)}), with a map")
-        parts = {
-            name: PlacedTokens(
-                part, PlaceEmbedding(radius, width) if radius else dense(width), width
-            )
-            for name, part in parts.items()
-        }
+        places = functools.partial(PlaceEmbedding, radius) if radius else dense
+        parts = {name: PlacedTokens(part, places(width), width) for name, part in parts.items()}
     if settings.kind == "transformer":
         trunk: Any = Transformer(
             settings.layers,

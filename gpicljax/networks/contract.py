@@ -98,10 +98,15 @@ class Core(nn.Module):
         """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
         raise NotImplementedError
 
-    def step(self, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
-        """Runs one step: inputs `[B, ...]`, `bool[B]` -> outputs `[B, ...]`, and the carry."""
+    def step(
+        self, carry: Any, inputs: Any, start: jax.Array, *arguments: Any, **more: Any
+    ) -> tuple[Any, Any]:
+        """Runs one step: inputs `[B, ...]`, `bool[B]` -> outputs `[B, ...]`, and the carry.
+
+        Further arguments go to `unroll`.
+        """
         single_step = jax.tree.map(lambda x: x[None], inputs)
-        outputs, carry = self.unroll(carry, single_step, start[None])
+        outputs, carry = self.unroll(carry, single_step, start[None], *arguments, **more)
         return jax.tree.map(lambda x: x[0], outputs), carry
 
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.networks.contract import Core
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.layers import default_float
 from gpicljax.networks.map_memory import SAME, STEPS, UNLIMITED
@@ -26,7 +27,7 @@ IMPOSSIBLE = -1e9
 
 
 class PoseCarry(NamedTuple):
-    """What was seen in a trial, and the pose now.
+    """Latents and poses of a trial so far, and the pose now.
 
     Attributes:
       pose: float `[B, K, 8]`, K vectors of length 1.
@@ -43,7 +44,7 @@ class PoseCarry(NamedTuple):
     time: jax.Array
 
 
-class PoseReader(nn.Module):
+class PoseReader(Core):
     """A model over actions and latents that reads what was seen at the pose ahead.
 
     Attributes:
@@ -127,21 +128,18 @@ class PoseReader(nn.Module):
         is_there = (when >= began[:, None]) & (when < time[:, None])  # [T, J, B]
         is_there &= (when > NEVER) & (time[:, None] - when < window)
 
-        def look_up(poses: jax.Array, ahead: jax.Array) -> tuple[jax.Array, ...]:
-            match = jnp.einsum("tbkd,jbkd->tjb", ahead, poses) / self.parts - 1
-            age = jax.nn.softplus(self.numbers["slope"]) * (time[:, None] - when) / 100
-            logits = jnp.exp(self.numbers["sharpness"]) * match - age
-            logits = jnp.where(is_there, logits, IMPOSSIBLE)
-            total = jax.nn.logsumexp(logits, axis=1)
-            recalled = jnp.einsum("tjb,jbz->tbz", jax.nn.softmax(logits, axis=1), latents)
-            trust = jax.nn.sigmoid(self.numbers["trust"] + total)
-            return trust[..., None] * recalled, trust, logits, total
-
         moved = changed | ~leads
         poses, ahead = self._turn(memory.pose, first, action, moved)
         earlier = memory.poses.swapaxes(0, 1)
         known = jnp.concatenate([earlier, poses])
-        recalled, trust, logits, total = look_up(known, ahead)
+        match = jnp.einsum("tbkd,jbkd->tjb", ahead, known) / self.parts - 1
+        age = jax.nn.softplus(self.numbers["slope"]) * (time[:, None] - when) / 100
+        logits = jnp.exp(self.numbers["sharpness"]) * match - age
+        logits = jnp.where(is_there, logits, IMPOSSIBLE)
+        total = jax.nn.logsumexp(logits, axis=1)
+        trust = jax.nn.sigmoid(self.numbers["trust"] + total)
+        recalled = jnp.einsum("tjb,jbz->tbz", jax.nn.softmax(logits, axis=1), latents)
+        recalled = trust[..., None] * recalled
         guess = self._guess(action, last, trust)
         if imagined:
             moved = (guess > 0) | ~leads
@@ -166,19 +164,6 @@ class PoseReader(nn.Module):
         when = jnp.where(when < began[-1], NEVER, when - steps)
         kept = (x[-self.capacity :].swapaxes(0, 1) for x in (latents, known, when))
         return outputs, (trunk, PoseCarry(poses[-1], observed[-1], *kept))
-
-    def step(
-        self,
-        carry: tuple[ArrayTree, PoseCarry],
-        inputs: dict[str, Any],
-        start: jax.Array,
-        window: jax.Array | int = UNLIMITED,
-        **more: Any,
-    ) -> tuple[dict[str, Any], tuple[Any, PoseCarry]]:
-        """Inputs `[B, ...]`, `bool[B]` -> outputs `[B, ...]`, and the carry; see `unroll`."""
-        single_step = jax.tree.map(lambda x: x[None], inputs)
-        outputs, carry = self.unroll(carry, single_step, start[None], window, **more)
-        return jax.tree.map(lambda x: x[0], outputs), carry
 
     def _turn(
         self, pose: jax.Array, first: jax.Array, action: jax.Array, moved: jax.Array

@@ -48,6 +48,17 @@ _TRUST = (0.0, -1.0, -3.0)
 _UNIT = 5.0
 """Rates are parameters in this unit, so that the learning rate of Adam that suits the gate's
 weights suits them, too."""
+_LOGARITHMS = (
+    "prior",
+    "gain",
+    "confidence",
+    "information",
+    "doubt",
+    "read_doubt",
+    "read_scale",
+    "trust",
+)
+"""Rates whose logarithms are the parameters."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +192,7 @@ class OnlineMemory(Core):
         carry that is returned has no gradient.
         """
         rates = {name: _UNIT * value for name, value in self.rates.items()}
+        rates |= {name: jnp.exp(rates[name]) for name in _LOGARITHMS}
         windows = self._windows(carry, inputs, starts)
         logits, regressions = self._regress(rates, carry, windows)
         counts, counted = self._count(carry, windows)
@@ -229,9 +241,10 @@ class OnlineMemory(Core):
         rows = jnp.concatenate([jnp.zeros_like(by_age[..., :1]), by_age], -1)
         tags = jnp.broadcast_to(windows.trial[..., None], rows.shape)
         learning = Rates(*(rates[name] for name in Rates._fields))
+        learning = learning._replace(prior=1 / learning.prior)
         logits, table = regress(learning, carry.regressions, rows, tags, windows.target)
         mean = flatten_by_doubt(logits, rates["read_doubt"], rates["read_boldness"])
-        return Logits(mean * jnp.exp(rates["read_scale"])[:, None], logits.variance), table
+        return Logits(mean * rates["read_scale"][:, None], logits.variance), table
 
     def _count(self, carry: OnlineCarry, windows: _Windows) -> tuple[jax.Array, TaggedRows]:
         size = self.settings
@@ -291,7 +304,7 @@ class OnlineMemory(Core):
         prior, power, sharpness, choice = jnp.split(
             self.gate(hidden), [experts, 2 * experts, 2 * experts + 1], -1
         )
-        weights = jax.nn.log_softmax(prior - (losses * jnp.exp(rates["trust"])).sum(-1))
+        weights = jax.nn.log_softmax(prior - (losses * rates["trust"]).sum(-1))
         mixture = jax.nn.logsumexp(weights[..., None] + predicted, -2)
         powers = jnp.exp(weights) * (1 + jnp.tanh(sharpness)) + power
         product = jax.nn.log_softmax((powers[..., None] * predicted).sum(-2))

@@ -28,10 +28,10 @@ MEAN, PRECISION = 0, 1
 
 
 class Rates(NamedTuple):
-    """Logarithms of the rates of H heads over S rows; `boldness` is no logarithm.
+    """Rates of H heads over S rows, all above 0 but `boldness`.
 
     Attributes:
-      prior: float `[S, H]`, the variance of a weight before anything is learnt.
+      prior: float `[S, H]`, the precision of a weight before anything is learnt.
       gain: float `[S, H]`, a factor of the steps of the means.
       confidence: float `[S, H]`, a factor of what is added to the precisions.
       information: float `[H]`, a factor of the information that a token has about its logits.
@@ -61,7 +61,7 @@ class Logits(NamedTuple):
 
 def flatten_by_doubt(logits: Logits, doubt: jax.Array, boldness: jax.Array) -> jax.Array:
     """Returns logits `[..., H, V]` whose softmax is about the expected one (MacKay, 1992)."""
-    spread = jnp.sqrt(1 + jnp.exp(doubt)[:, None] * logits.variance)
+    spread = jnp.sqrt(1 + doubt[:, None] * logits.variance)
     return logits.mean / spread + boldness[:, None] * logits.variance
 
 
@@ -77,19 +77,34 @@ def predict_and_learn(rates: Rates, rows: jax.Array, target: jax.Array) -> tuple
       The prediction `[B, H, V]`, and the rows afterwards.
     """
     mean, precision = rows[..., MEAN, :], rows[..., PRECISION, :]
-    variance = 1 / (jnp.exp(-rates.prior)[..., None] + precision)
+    variance = 1 / (rates.prior[..., None] + precision)
     logits = Logits(mean.sum(1), variance.sum(1))
     chances = jax.nn.softmax(flatten_by_doubt(logits, rates.doubt, rates.boldness))
     error = jax.nn.one_hot(target, mean.shape[-1], dtype=mean.dtype)[:, None] - chances
-    information = chances * (1 - chances) * jnp.exp(rates.information)[:, None]
-    gain = variance / (1 + information * logits.variance)[:, None]
-    step = gain * error[:, None] * jnp.exp(rates.gain)[..., None]
+    information = chances * (1 - chances) * rates.information[:, None]
+    gain = variance / _to_rows(1 + information * logits.variance, mean)
+    step = gain * _to_rows(error, mean) * rates.gain[..., None]
     # What is known about one weight is what the other weights of its logit leave open.
-    others = logits.variance[:, None] - variance
-    added = information[:, None] / (1 + information[:, None] * others)
-    added = added * jnp.exp(rates.confidence)[..., None]
+    others = _to_rows(logits.variance, mean) - variance
+    information = _to_rows(information, mean)
+    added = information / (1 + information * others) * rates.confidence[..., None]
     learnt = jnp.stack([mean + step, precision + added], -2)
     return logits, jnp.where((target >= 0)[:, None, None, None, None], learnt, rows)
+
+
+@jax.custom_vjp
+def _to_rows(x: jax.Array, rows: jax.Array) -> jax.Array:
+    """Returns `[B, H, V]` for each of the rows `[B, S, H, V]`.
+
+    A CPU takes the usual gradient, a sum of products, as many tiny matrix products.
+    """
+    return jnp.broadcast_to(x[:, None], rows.shape)
+
+
+_to_rows.defvjp(
+    lambda x, rows: (_to_rows(x, rows), rows),
+    lambda rows, gradient: (sum(gradient[:, i] for i in range(rows.shape[1])), None),
+)
 
 
 @jax.custom_vjp

@@ -73,6 +73,7 @@ def test_gradients_of_the_rates_are_those_of_the_plain_recurrence():
     keys = jax.random.split(jax.random.key(1), 11)
     sizes = [(kinds, heads)] * 3 + [(heads,)] * 3
     rates = Rates(*(0.3 * jax.random.normal(k, x) for k, x in zip(keys, sizes, strict=False)))
+    rates = jax.tree.map(jnp.exp, rates)._replace(boldness=rates.boldness)
     draw = [jax.random.randint(key, (T, B), 0, 3) for key in keys[6:8]]
     index = jnp.stack([jnp.zeros((T, B), int), 1 + draw[0], 4 + draw[1]], -1)
     trial = jnp.cumsum(jax.random.bernoulli(keys[8], 0.2, (T, B)), 0).astype(jnp.uint32)

@@ -351,11 +351,11 @@ class VisualCausalModelSettings(CausalModelSettings):
 
 
 def need_pictures(observation_space: spaces.Space, action_space: spaces.Space) -> str | None:
-    """Returns why observations are not pictures of a size that autoencoders read."""
+    """Returns why observations are not pictures that autoencoders read."""
     shape = getattr(observation_space, "shape", ())
     bytes_ = isinstance(observation_space, spaces.Box) and observation_space.jax_dtype == jnp.uint8
-    if not (bytes_ and len(shape) == 3 and shape[2] == 3 and not any(n % 8 for n in shape[:2])):
-        return f"pictures uint8[H, W, 3] of multiples of 8 are needed, not {observation_space}"
+    if not (bytes_ and len(shape) == 3 and shape[2] == 3):
+        return f"pictures uint8[H, W, 3] are needed, not {observation_space}"
     if not (isinstance(action_space, spaces.Discrete) or is_continuous(action_space)):
         return f"one choice or continuous actions are needed, not {action_space}"
     return None

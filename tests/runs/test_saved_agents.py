@@ -48,7 +48,7 @@ CASES = {
     "sac": ("Pendulum-v1", {}),
     "r2d2": ("BernoulliBandit-v0", {"num_arms": 3}),
     "cloning": ("BernoulliBandit-v0", {"num_arms": 3}),
-    "causal-model": ("MazeWorld-v0", {"size": 7, "resolution": (16, 16)}),
+    "causal-model": ("MazeWorld-v0", {"size": 7, "view": "local"}),
     "language-model": ("MetaLanguage-v0", {"vocab_size": 5, "max_order": 3, "calibration": "none"}),
     "q-learning": ("CliffWalking-v1", {}),
     "ucb1": ("BernoulliBandit-v0", {"num_arms": 3}),

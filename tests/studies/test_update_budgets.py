@@ -15,6 +15,7 @@ BUDGETS = {
     ("in_context_control", ""): (113_592, 0),
     ("in_context_rl_train", ""): (181_955, 201),
     ("in_context_rl_train", "--family lakes --learner dpt-planning"): (264_456, 1_206),
+    ("maze_world", ""): (14_545, 6),
     ("maze_world", "--preset cpu-7x7"): (2_330, 5),
     ("maze_world_autoencoder", ""): (484, 0),
     ("meta_language", ""): (3_624, 0),
@@ -22,6 +23,7 @@ BUDGETS = {
     ("meta_rg_players", ""): (181, 1),
     ("meta_rg_players", "--preset cpu-memory"): (7_958, 1),
     ("meta_rg_players", "--preset vdn-sad"): (3_615, 0),
+    ("one_learner", ""): (1_333_283, 3_873),
     ("recall", ""): (4_238, 0),
     ("train_agent", ""): (2_141, 0),
 }

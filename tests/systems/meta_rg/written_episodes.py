@@ -35,7 +35,7 @@ def skeleton_of(support=SUPPORT, query=QUERY, num_values=(4, 4, 4), repeated=())
         first=pad(first, 0),
         count=pad(count, 1),
         pool=pad(pool, jnp.iinfo(INDEX).max),
-        nonmatches=jnp.full(2 * cap, -1, INDEX),
+        nonmatches=None,
         num_support=jnp.int32(num_support),
         num_games=jnp.int32(len(index)),
         pools=jnp.asarray([[0, num_support], [0, len(index)]], jnp.int32),

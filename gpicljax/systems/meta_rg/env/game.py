@@ -108,8 +108,9 @@ def draw_game(
     places = jnp.stack(_without_replacement(bits[:slots], high - low - count)) + low
     places = jnp.where(places >= first, places + count, places)
     other_tuples = skeleton.pool[places].astype(jnp.int32)
-    nonmatch = skeleton.nonmatches[index].astype(jnp.int32)
-    other_tuples = other_tuples.at[0].set(jnp.where(nonmatch < 0, other_tuples[0], nonmatch))
+    if skeleton.nonmatches is not None:
+        nonmatch = skeleton.nonmatches[index].astype(jnp.int32)
+        other_tuples = other_tuples.at[0].set(jnp.where(nonmatch < 0, other_tuples[0], nonmatch))
 
     if not descriptive:
         present = True

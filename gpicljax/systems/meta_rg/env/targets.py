@@ -32,7 +32,8 @@ class Skeleton:
       first: `int16[G]`, first place of the target's tuple in the pool.
       count: `int16[G]`, number of such places.
       pool: `int16[P]`, tuple indices: the support side sorted, then the query side sorted.
-      nonmatches: `int16[G]`, tuple index of what does not match; -1 where the pool has it.
+      nonmatches: `int16[G]`, tuple index of what does not match; -1 where the pool has it. None
+        where all games draw from the pool.
       num_support: `int32[]`.
       num_games: `int32[]`.
       pools: `int32[2, 2]`, first place and end of the pool that games of each phase draw from.
@@ -44,7 +45,7 @@ class Skeleton:
     first: jax.Array
     count: jax.Array
     pool: jax.Array
-    nonmatches: jax.Array
+    nonmatches: jax.Array | None
     num_support: jax.Array
     num_games: jax.Array
     pools: jax.Array
@@ -294,12 +295,16 @@ def sample_skeleton(
             query, num_query = order[draws], query_tuples
         else:
             query, num_query = listed, samples * query_tuples
-    nonmatches = jnp.full(max_query, -1, jnp.int32)
+    game = jnp.arange(max_support + max_query, dtype=jnp.int32)
+    in_support = game < num_support
+    query_game = jnp.clip(game - num_support, 0, max_query - 1)
+    nonmatches = None
     if minimal_pairs:
         pair_key, share_key = jax.random.split(jax.random.fold_in(key, 3))
         first, second = _minimal_pairs(pair_key, query_valid, num_dims, max_values, max_query)
         is_pair = random.uniform(share_key, (max_query,), jnp.float32) < minimal_pairs
-        query, nonmatches = jnp.where(is_pair, first, query), jnp.where(is_pair, second, nonmatches)
+        query, nonmatches = jnp.where(is_pair, first, query), jnp.where(is_pair, second, -1)
+        nonmatches = jnp.where(in_support, -1, nonmatches[query_game]).astype(INDEX)
     overflow = cut | (num_query > max_query)
     num_query = jnp.minimum(num_query, max_query)
 
@@ -311,13 +316,7 @@ def sample_skeleton(
         sides[0] = _all_tuples(support_valid), support_tuples
     ends = sides[0][1], sides[0][1] + sides[1][1]
     pool = _sort_pool(sides, tuples)
-    game = jnp.arange(max_support + max_query, dtype=jnp.int32)
-    in_support = game < num_support
-    targets = jnp.where(
-        in_support,
-        support[jnp.minimum(game, max_support - 1)],
-        query[jnp.clip(game - num_support, 0, max_query - 1)],
-    )
+    targets = jnp.where(in_support, support[jnp.minimum(game, max_support - 1)], query[query_game])
     sought = jnp.where(in_support, targets, tuples + targets)[:, None]
     return Skeleton(
         num_values=num_values,
@@ -325,9 +324,7 @@ def sample_skeleton(
         first=(pool < sought).sum(-1, dtype=INDEX),
         count=(pool == sought).sum(-1, dtype=INDEX),
         pool=(pool % tuples).astype(INDEX),
-        nonmatches=jnp.where(
-            in_support, -1, nonmatches[jnp.clip(game - num_support, 0, max_query - 1)]
-        ).astype(INDEX),
+        nonmatches=nonmatches,
         num_support=num_support,
         num_games=num_support + num_query,
         pools=jnp.stack(

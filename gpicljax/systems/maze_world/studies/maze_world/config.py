@@ -103,7 +103,7 @@ class Config(TrainingConfig):
     hparams: SequenceHParams = SequenceHParams()
     part: Natural = 0
     sequences: Annotated[int, Range(2)] = 64
-    evaluation_tasks: Annotated[int, Range(2)] = 64
+    evaluation_tasks: Annotated[int, Range(2)] = 1024
     evaluation_length: Natural = 0
     evaluation_sizes: tuple[Count, ...] = ()
     evaluation_densities: tuple[BelowOne, ...] = ()
@@ -205,6 +205,7 @@ SEVEN = Config(
     hparams=SequenceHParams(learning_rate=5e-3, warmup_updates=50, final_share=0.05),
     observations=1_536 * 16 * 128,
     log_lines=16,
+    evaluation_tasks=64,
     acting=("drawn", "greedy"),
     rules=("default",),
     marks=(1, 32, 112),
@@ -221,6 +222,7 @@ QUICK = dataclasses.replace(
     hparams=SequenceHParams(1e-2, warmup_updates=50, final_share=0.05),
     observations=320 * 8 * 256,
     sequences=16,
+    evaluation_tasks=1024,
     acting=("drawn",),
     marks=(224,),
 )
@@ -247,6 +249,7 @@ PAPER_SMALL = Config(
     observations=120_000 * 2048,
     part=256,
     sequences=1_275,
+    evaluation_tasks=64,  # a maze takes .13 GB of cache
     evaluation_sizes=(15, 25, 35),
 )
 PRESETS = {

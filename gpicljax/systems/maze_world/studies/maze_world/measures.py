@@ -107,9 +107,11 @@ def measures_of(
     rules = Rules(env, settings, config.sizes, config.rules, config.seed, unseen, groups, params_of)
     policy = config.model.policy(env.action_space())
 
-    def in_mazes(size: int, *more: Any) -> tuple[Any, ...]:
-        """Returns the arguments of a measure: the mazes generated for the rules, and the others."""
-        return rules.mazes(size), *more
+    def in_mazes(of: int | str, *more: Any) -> tuple[Any, ...]:
+        """Returns the arguments of a measure: new mazes of a size, or a set's, and the others."""
+        if isinstance(of, int):
+            return rules.mazes(of), *more
+        return rules.demonstrations(of, config.size)[1], *more
 
     imitation = imitation_measure(env, network, policy, rewards=config.model.rewards)
     probe = probe_measure(env, network)
@@ -118,20 +120,14 @@ def measures_of(
         env, network, policy, pictures, steps=config.steps, horizon=config.horizon
     )
 
-    def in_seen(name: str, *more: Any) -> tuple[Any, ...]:
-        return rules.demonstrations(name, config.size)[1], *more
-
     def acting_arguments(size: int, name: Acting, forgetful: bool = False) -> tuple[Any, ...]:
         cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))
         return params_of(size, config.steps), cooled, np.bool_(forgetful)
 
-    def act(size: int, *how: Any) -> Measure:
-        arguments = unseen, *acting_arguments(size, *how)
-        return Measure(acting, functools.partial(in_mazes, size, *arguments))
-
-    def act_in_seen(name: str, maze_keys: np.ndarray) -> Measure:
-        arguments = maze_keys, *acting_arguments(config.size, config.acting[0])
-        return Measure(acting, functools.partial(in_seen, name, *arguments))
+    def act(of: int | str, maze_keys: np.ndarray, *how: Any) -> Measure:
+        size = of if isinstance(of, int) else config.size
+        arguments = maze_keys, *acting_arguments(size, *how)
+        return Measure(acting, functools.partial(in_mazes, of, *arguments))
 
     def imitation_of(name: str, *density: float) -> Measure:
         return Measure(
@@ -141,15 +137,15 @@ def measures_of(
     measures = Measures(
         shown={name: imitation_of(name) for name in groups},
         densities={x: imitation_of(next(iter(groups)), x) for x in config.evaluation_densities},
-        acted={(size, name): act(size, name) for size in config.sizes for name in config.acting},
-        wiped={size: act(size, config.acting[0], True) for size in config.sizes},
+        acted={(n, how): act(n, unseen, how) for n in config.sizes for how in config.acting},
+        wiped={size: act(size, unseen, config.acting[0], True) for size in config.sizes},
         ahead={
             mark: Measure(prediction, functools.partial(in_mazes, config.size, np.int32(mark)))
             for mark in config.marks
         },
-        acted_in_seen={name: act_in_seen(name, maze_keys) for name, maze_keys in seen.items()},
+        acted_in_seen={name: act(name, keys, config.acting[0]) for name, keys in seen.items()},
         ahead_in_seen={
-            name: Measure(prediction, functools.partial(in_seen, name, np.int32(config.marks[-1])))
+            name: Measure(prediction, functools.partial(in_mazes, name, np.int32(config.marks[-1])))
             for name in seen
         },
         probed={

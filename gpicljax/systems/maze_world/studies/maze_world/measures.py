@@ -107,11 +107,8 @@ def measures_of(
     rules = Rules(env, settings, config.sizes, config.rules, config.seed, unseen, groups, params_of)
     policy = config.model.policy(env.action_space())
 
-    def in_mazes(of: int | str, *more: Any) -> tuple[Any, ...]:
-        """Returns the arguments of a measure: new mazes of a size, or a set's, and the others."""
-        if isinstance(of, int):
-            return rules.mazes(of), *more
-        return rules.demonstrations(of, config.size)[1], *more
+    def seen_mazes(name: str) -> Any:
+        return rules.demonstrations(name, config.size)[1]
 
     imitation = imitation_measure(env, network, policy, rewards=config.model.rewards)
     probe = probe_measure(env, network)
@@ -124,10 +121,16 @@ def measures_of(
         cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))
         return params_of(size, config.steps), cooled, np.bool_(forgetful)
 
-    def act(of: int | str, maze_keys: np.ndarray, *how: Any) -> Measure:
-        size = of if isinstance(of, int) else config.size
-        arguments = maze_keys, *acting_arguments(size, *how)
-        return Measure(acting, functools.partial(in_mazes, of, *arguments))
+    def act(size: int, *how: Any) -> Measure:
+        arguments = unseen, *acting_arguments(size, *how)
+        return Measure(acting, lambda: (rules.mazes(size), *arguments))
+
+    def act_in_seen(name: str, maze_keys: np.ndarray) -> Measure:
+        arguments = maze_keys, *acting_arguments(config.size, config.acting[0])
+        return Measure(acting, lambda: (seen_mazes(name), *arguments))
+
+    def look_ahead(mazes: Callable[[], Any], mark: int) -> Measure:
+        return Measure(prediction, lambda: (mazes(), np.int32(mark)))
 
     def imitation_of(name: str, *density: float) -> Measure:
         return Measure(
@@ -137,16 +140,12 @@ def measures_of(
     measures = Measures(
         shown={name: imitation_of(name) for name in groups},
         densities={x: imitation_of(next(iter(groups)), x) for x in config.evaluation_densities},
-        acted={(n, how): act(n, unseen, how) for n in config.sizes for how in config.acting},
-        wiped={size: act(size, unseen, config.acting[0], True) for size in config.sizes},
-        ahead={
-            mark: Measure(prediction, functools.partial(in_mazes, config.size, np.int32(mark)))
-            for mark in config.marks
-        },
-        acted_in_seen={name: act(name, keys, config.acting[0]) for name, keys in seen.items()},
+        acted={(n, how): act(n, how) for n in config.sizes for how in config.acting},
+        wiped={size: act(size, config.acting[0], True) for size in config.sizes},
+        ahead={mark: look_ahead(lambda: rules.mazes(config.size), mark) for mark in config.marks},
+        acted_in_seen={name: act_in_seen(name, keys) for name, keys in seen.items()},
         ahead_in_seen={
-            name: Measure(prediction, functools.partial(in_mazes, name, np.int32(config.marks[-1])))
-            for name in seen
+            name: look_ahead(functools.partial(seen_mazes, name), config.marks[-1]) for name in seen
         },
         probed={
             name: Measure(probe, functools.partial(rules.demonstrations, name, config.size))

@@ -174,6 +174,9 @@ def _with_silence(silence: int, before: jax.Array, logits: jax.Array) -> jax.Arr
 
 # Learning ----------------------------------------------------------------------------------------
 
+CHOICES = 4.0
+"""Weight of the losses of all choices, beside that of all symbols."""
+
 
 class StreamTask(NamedTuple):
     """Trials of one kind to be written as streams, and agents to compare a model with.
@@ -304,27 +307,28 @@ def mixed_sampler(samplers: Sequence[Sample]) -> Sample:
     return sample
 
 
-def symbol_losses(sources: Sequence[str] = ()) -> list[Loss]:
-    """Returns the loss of all symbols, and, without a weight, that of the actions of each source.
+def symbol_losses(sources: Sequence[str] = ("choices",)) -> list[Loss]:
+    """Returns the loss of all symbols, and that of the actions of each source.
 
-    Where nothing is chosen, it is that of all symbols of the source.
+    Where nothing is chosen, the latter is that of all symbols of the source. Choices weigh more
+    than other symbols, of which there are more and which are easier to learn; all sources the same.
 
     Args:
-      sources: names of what is drawn by a `mixed_sampler`.
+      sources: names of what is drawn by a `mixed_sampler`; one, where it is drawn without.
     """
     nats = sequence.cross_entropy("nats", target=lambda targets: targets["next"])
 
     def counts(number: int) -> Callable[[Sequences], jax.Array]:
         def is_counted(sequences: Sequences) -> jax.Array:
             targets = sequences.targets
-            is_own, is_action = targets["source"] == number, targets["is_action"]
+            is_own, is_action = targets.get("source", 0) == number, targets["is_action"]
             chooses = (is_own & is_action).any()
             return is_own & (targets["next"] >= 0) & (is_action | ~chooses)
 
         return is_counted
 
     apart = [
-        nats._replace(name=f"nats.{name}", weight=0.0, counts=counts(number))
+        nats._replace(name=f"nats.{name}", weight=CHOICES / len(sources), counts=counts(number))
         for number, name in enumerate(sources)
     ]
     return [nats, *apart]
@@ -342,7 +346,7 @@ def choice_nats(
       data: what `sample` is given.
       params: of the network.
     """
-    *_, choices = symbol_losses(("",))
+    _, choices = symbol_losses()
 
     def add_up(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         sequences = sample(key[None], data)

@@ -130,8 +130,14 @@ def test_sources_lie_side_by_side():
     drawn = jax.jit(lambda keys: sample(keys, (None, None)))(jax.random.split(jax.random.key(0), 4))
     assert drawn.inputs.shape == (30, 4)
     assert drawn.targets["source"].tolist() == [[0, 0, 1, 1]] * 30
-    names = [loss.name for loss in symbol_losses(["lakes", "bytes"])]
-    assert names == ["nats", "nats.lakes", "nats.bytes"]
+    losses = symbol_losses(["lakes", "bytes"])
+    assert [loss.name for loss in losses] == ["nats", "nats.lakes", "nats.bytes"]
+    # Of what the streams of each source say, its choices alone count once more.
+    counted = [loss.counts(drawn) for loss in losses[1:]]
+    for number, one in enumerate(counted):
+        is_own = drawn.targets["source"] == number
+        assert (one == (is_own & drawn.targets["is_action"])).all() and one.any()
+    assert [loss.weight for loss in losses] == [1.0, 2.0, 2.0]
 
 
 def test_it_learns_what_its_teacher_does():

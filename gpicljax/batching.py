@@ -256,6 +256,16 @@ def _for_counted(
     count: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
 ) -> Any:
     """`update_compacted` from how many are marked up to and including each, `int32[B]`."""
+    if count.size == 1:
+        # A loop would be no loop to XLA: with one instance `make` depends on no round, and is
+        # moved in front of it, and so called whether or not anything is marked.
+        def replace(current: ArrayTree) -> Any:
+            fresh = make(jnp.zeros(1, jnp.int32))
+            fresh = jax.tree.map(lambda c, f: f.astype(c.dtype), current, fresh)
+            return select(count > 0, fresh, current)
+
+        is_any = any_across_vmap(count[0] > 0)
+        return jax.lax.cond(is_any, replace, lambda current: current, current)
     places = jnp.arange(1, group + 1, dtype=jnp.int32)
 
     def body(loop: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:

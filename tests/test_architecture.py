@@ -162,7 +162,6 @@ LONGER_STUDIES = {
     "gradual_learning": 967,
     "meta_rg_players": 607,
     "in_context_rl": 579,
-    "mental_modelling_data": 425,
 }
 """Lines of the studies that are longer than they should be; these numbers only become smaller."""
 

@@ -9,6 +9,11 @@ from typing import Any
 from gpicljax import agents
 from gpicljax.agents import dqn
 from gpicljax.checks import Count, Natural
+from gpicljax.environment import Environment
+from gpicljax.envs.fetch.env import Fetch, FetchTask
+from gpicljax.envs.fetch.experts import Script, script
+from gpicljax.interface import Agent
+from gpicljax.spaces import Space
 from gpicljax.systems.mental_modelling.experts.habits import HABIT
 
 
@@ -52,6 +57,19 @@ class Task:
 
 FETCH_SCRIPT = "fetch-script"
 """The rule that does Fetch's tasks, in the catalogue."""
+
+
+def _script(config: Script, env: Environment) -> Agent:
+    assert isinstance(env, FetchTask)
+    return script(env, config)
+
+
+def _arm(observations: Space, actions: Space) -> str | None:
+    fits = Fetch().observation_space(), Fetch().action_space()
+    return None if (observations, actions) == fits else "it is a rule for Fetch's tasks"
+
+
+agents.register_algorithm(agents.algorithm_from_agent(FETCH_SCRIPT, _script, _arm, Script))
 
 
 def _dqn(

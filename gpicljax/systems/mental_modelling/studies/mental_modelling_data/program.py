@@ -22,12 +22,8 @@ import numpy as np
 import tyro
 
 import gpicljax
-from gpicljax import agents
+from gpicljax import agents, spaces
 from gpicljax.checks import check
-from gpicljax.environment import Environment
-from gpicljax.envs.fetch.env import Fetch, FetchTask
-from gpicljax.envs.fetch.experts import Script, script
-from gpicljax.interface import Agent
 from gpicljax.runs import load_agent, save_agent
 from gpicljax.runs.arguments import read_arguments
 from gpicljax.runs.distributed import log_once
@@ -46,7 +42,6 @@ from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.mesh import devices_for
 from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.training import start_training
-from gpicljax.spaces import Space
 from gpicljax.storage import SavedError
 from gpicljax.storage.reading import read_json
 from gpicljax.studies.train_agent import program as train_agent
@@ -71,19 +66,6 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling_data.config impo
     COLLECT,
     CollectConfig,
 )
-
-
-def _script(config: Script, env: Environment) -> Agent:
-    assert isinstance(env, FetchTask)
-    return script(env, config)
-
-
-def _arm(observations: Space, actions: Space) -> str | None:
-    fits = Fetch().observation_space(), Fetch().action_space()
-    return None if (observations, actions) == fits else "it is a rule for Fetch's tasks"
-
-
-agents.register_algorithm(agents.algorithm_from_agent(FETCH_SCRIPT, _script, _arm, Script))
 
 
 def collect(argv: Sequence[str] | None = None) -> Path | None:
@@ -155,12 +137,8 @@ def _training_config(config: CollectConfig, name: str, kind_name: str) -> Any:
     tuned_fields = SETTINGS.get((name, fields.pop("like", kind.algo)), {})
     base = train_agent.config_type(agents.get_algorithm(kind.algo))
     options = {"env_options": TASKS[name].options} if TASKS[name].options else {}
-    chosen = {
-        **tuned_fields,
-        **fields,
-        **options,
-        "observations": round(kind.observations * config.share),
-    }
+    chosen = {**tuned_fields, **fields, **options}
+    chosen["observations"] = round(kind.observations * config.share)
     if kind.algo == "ddpg" and not isinstance(chosen.get("agent"), agents.DDPGConfig):
         sizes = {"period", "updates_per_collect", "batch_size", "min_replay", "warm_up"}
         shared_sizes = {field: getattr(chosen["agent"], field) for field in sizes}
@@ -217,6 +195,16 @@ def _rule_agents(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved
     options = env_options(train_agent.Config(env=name, env_options=TASKS[name].options))
     env, rule = gpicljax.make(name, **options), agents.get_algorithm(kind.algo)
     vec = gpicljax.VectorEnv(env, 1, resets="fresh")
+    save = functools.partial(
+        save_agent,
+        algorithm=kind.algo,
+        env_id=name,
+        env_options=options,
+        env_params=env.default_params,
+        num_envs=1,
+        network=rule.network(),
+        provenance=provenance(),
+    )
     levels = NOISE if kind.algo == FETCH_SCRIPT else {f"draw-{n}": n for n in range(DRAWS)}
     for level, number in levels.items():
         for seed in range(config.seeds):
@@ -224,22 +212,7 @@ def _rule_agents(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved
             settings = rule.config(**(kind.fields or script_fields))
             key = jax.random.fold_in(named_key(config.seed, f"{name} {settings} {level}"), seed)
             params = rule.make(settings, vec, rule.network()).init(key, rule.hparams()).params
-            yield (
-                level,
-                seed,
-                functools.partial(
-                    save_agent,
-                    algorithm=kind.algo,
-                    env_id=name,
-                    env_options=options,
-                    env_params=env.default_params,
-                    num_envs=1,
-                    config=settings,
-                    network=rule.network(),
-                    params=params,
-                    provenance=provenance(),
-                ),
-            )
+            yield level, seed, functools.partial(save, config=settings, params=params)
 
 
 def tenth_of_updates(updates: int) -> int:
@@ -270,16 +243,11 @@ def _trained_agents(config: CollectConfig, name: str, kind: str) -> Iterator[Sav
             steps = tenth_updates * tenth * program.observations
             log_once(f"{label}: {level} after {steps:,} steps ({words})")
             params = replicas.fetch(running.params)
+            assert program.save is not None
+            save = functools.partial(program.save, cell=(), provenance=provenance())
             for seed in range(config.seeds):
                 seed_params = jax.tree.map(lambda x, seed=seed: x[seed], params)
-                assert program.save is not None
-                yield (
-                    level,
-                    seed,
-                    functools.partial(
-                        program.save, cell=(), params=seed_params, provenance=provenance()
-                    ),
-                )
+                yield level, seed, functools.partial(save, params=seed_params)
 
 
 def _collect_variants(config: CollectConfig, folder: Path, name: str, kind: str) -> int:
@@ -350,16 +318,14 @@ def load(argv: Sequence[str] | None = None) -> Path:
         expected = "a folder that no study collects into, and so may delete"
         check(not (config.out / "config.json").exists(), "out", str(config.out), expected)
         env = gpicljax.make(config.env)
-        observation_space: Any = env.observation_space()
-        actions: Any = env.action_space()
+        seen, actions = env.observation_space(), env.action_space()
+        assert isinstance(actions, spaces.Discrete | spaces.Box)
         episodes = read_npz(
             config.files,
             environment=config.env,
             action_space=actions,
             agent=config.agent,
-            num_states=observation_space.n
-            if isinstance(observation_space, gpicljax.spaces.Discrete)
-            else None,
+            num_states=seen.n if isinstance(seen, spaces.Discrete) else None,
         )
         target = config.out / config.env / config.agent.replace(" ", "_")
         _write(target, [episodes])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ from gpicljax.networks.online_memory import (
     latest_tokens,
 )
 from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.networks.suffix_counts import context_rows, empty_followers, last_followers
+from gpicljax.networks.tagged_rows import TaggedRows
 from gpicljax.networks.transformer import Transformer
 from gpicljax.networks.vectors import AroundCore
 
@@ -83,6 +85,62 @@ class LatestTokens(nn.Module):
         """Tokens `int32[T, B]` -> vectors `[T, B, width]`, no logits, and the carry."""
         latest = latest_tokens(carry, inputs, starts, self.vocab_size)
         return self.table[jnp.arange(self.ages), latest[1:]].sum(-2), 0.0, latest[-1]
+
+
+class FollowersCarry(NamedTuple):
+    """The memory of a sequence, to say what followed its latest tokens before.
+
+    Attributes:
+      recent: `int32[B, ages]`, the latest tokens, the newest first; V where there was none.
+      followers: rows of contexts, values `int32[B, R]`.
+      trial: `uint32[B]`, a number of the sequence, from 1 on.
+    """
+
+    recent: jax.Array
+    followers: TaggedRows
+    trial: jax.Array
+
+
+class LatestFollowers(nn.Module):
+    """Reads the latest tokens, and what followed the last time that the latest 1, 2 ... were read.
+
+    Attributes:
+      vocab_size: V.
+      width: of the sum of the embeddings, one for each age and token, each order and follower.
+      settings: ages and orders; slots of each order from 2 on.
+    """
+
+    vocab_size: int
+    width: int
+    settings: OnlineMemorySettings
+
+    def setup(self) -> None:
+        """The embeddings; a token that is not there has one, too."""
+        kinds = self.settings.ages + self.settings.orders
+        normal = nn.initializers.normal(self.settings.ages**-0.5)
+        shape = kinds, self.vocab_size + 1, self.width
+        self.table = self.param("table", normal, shape, default_float())
+
+    def initial_carry(self, batch: int) -> FollowersCarry:
+        """Returns the memory of nothing."""
+        size, vocab = self.settings, self.vocab_size
+        recent = jnp.full((batch, size.ages), vocab, jnp.int32)
+        followers = empty_followers(batch, size.orders, vocab, size.slots)
+        return FollowersCarry(recent, followers, jnp.ones(batch, jnp.uint32))
+
+    def unroll(
+        self, carry: FollowersCarry, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, float, FollowersCarry]:
+        """Tokens `int32[T, B]` -> vectors `[T, B, width]`, no logits, and the carry."""
+        size, vocab = self.settings, self.vocab_size
+        latest = latest_tokens(carry.recent, inputs, starts, vocab)
+        trial = carry.trial + jnp.cumsum(starts.astype(jnp.uint32), 0)
+        trial = jnp.concatenate([carry.trial[None], trial])
+        contexts = context_rows(latest, trial, size.orders, vocab, size.slots)
+        followers, table = last_followers(carry.followers, *contexts, inputs, vocab)
+        read = jnp.concatenate([latest[1:], followers[..., 1:]], -1)
+        vectors = self.table[jnp.arange(read.shape[-1]), read].sum(-2)
+        return vectors, 0.0, FollowersCarry(latest[-1], table, trial[-1])
 
 
 class MemoryPredictions(nn.Module):
@@ -176,9 +234,11 @@ class LanguageModelSettings:
       window: tokens that a transformer attends to; 0 for all.
       precision: of the transformer's matrix products.
       dropout: rate of the transformer while it is trained; 0.1 in the paper (appendix A.4).
-      features: what a transformer reads: a token; the latest tokens together; or a token with what
-        an online memory expects after it, which the transformer then corrects.
-      online: sizes of an online memory; its ages are also how many the latest tokens are.
+      features: what a transformer reads: a token; the latest tokens together; these and what
+        followed them the last time; or a token with what an online memory expects after it, which
+        the transformer then corrects.
+      online: sizes of an online memory; its ages are also how many the latest tokens are, its
+        orders and slots those of what followed them.
 
     Raises:
       ValueError: for numbers below 1 (or 0), and a width that the heads do not divide.
@@ -199,7 +259,7 @@ class LanguageModelSettings:
     window: Natural = 0
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: BelowOne = 0.0
-    features: Literal["tokens", "latest", "online"] = "tokens"
+    features: Literal["tokens", "latest", "followers", "online"] = "tokens"
     online: OnlineMemorySettings = OnlineMemorySettings()
 
     def __post_init__(self) -> None:
@@ -218,6 +278,7 @@ class LanguageModelSettings:
         kinds |= {"lstm": "LSTM", "online": "online memory"}
         title = kinds.get(self.kind, self.kind)
         reads = {"latest": " that reads the latest tokens", "online": " over an online memory"}
+        reads |= {"followers": " that reads the latest tokens and what followed them before"}
         return title + reads.get(self.features, "")
 
 
@@ -246,6 +307,9 @@ def language_model(
         )
         if settings.features == "latest":
             reader: Any = LatestTokens(vocab_size, width, settings.online.ages)
+            return as_network(ReadingModel(core, reader, vocab_size))
+        if settings.features == "followers":
+            reader = LatestFollowers(vocab_size, width, settings.online)
             return as_network(ReadingModel(core, reader, vocab_size))
         if settings.features == "online":
             reader = MemoryPredictions(OnlineMemory(vocab_size, settings.online), width)

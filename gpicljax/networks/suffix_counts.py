@@ -1,4 +1,4 @@
-"""Counts of what followed the latest 0, 1, 2 ... tokens, and predictions that blend them.
+"""What followed the latest 0, 1, 2 ... tokens: counts, predictions that blend them, the last one.
 
 Longer contexts lie in hash tables of a fixed size. A context is told from another one on the same
 row by 32 bits; the newer one takes the row, and the older one's counts are lost.
@@ -36,7 +36,17 @@ class CountFeatures(NamedTuple):
 
 def empty_counts(batch: int, orders: int, vocab_size: int, slots: int) -> TaggedRows:
     """Returns the counts of nothing; see `context_rows`."""
-    return empty_rows(batch, 2 + vocab_size + (orders - 1) * slots, (vocab_size,))
+    return empty_rows(batch, _row_count(orders, vocab_size, slots), (vocab_size,))
+
+
+def empty_followers(batch: int, orders: int, vocab_size: int, slots: int) -> TaggedRows:
+    """Returns the table of `last_followers` before anything is read."""
+    rows = jnp.zeros((batch, _row_count(orders, vocab_size, slots)), jnp.int32)
+    return TaggedRows(rows, jnp.zeros_like(rows, jnp.uint32))
+
+
+def _row_count(orders: int, vocab_size: int, slots: int) -> int:
+    return 2 + vocab_size + (orders - 1) * slots
 
 
 def context_rows(
@@ -93,6 +103,33 @@ def count_followers(
 
     after, counts = jax.lax.scan(tick, table, (rows, tags, targets))
     return jax.lax.stop_gradient(counts), after
+
+
+def last_followers(
+    table: TaggedRows, rows: jax.Array, tags: jax.Array, tokens: jax.Array, nothing: int
+) -> tuple[jax.Array, TaggedRows]:
+    """Returns what followed contexts the last time that they were read.
+
+    Args:
+      table: the followers before, values `int32[B, R]`.
+      rows: `int32[T + 1, B, K]`, of the contexts before the first token, and after each.
+      tags: `uint32[T + 1, B, K]`.
+      tokens: `int32[T, B]`.
+      nothing: stands where a context is new.
+
+    Returns:
+      `int32[T, B, K]`, of the contexts after each token; and the table.
+    """
+
+    def tick(table: TaggedRows, step: tuple[jax.Array, ...]) -> tuple[TaggedRows, jax.Array]:
+        row, tag, token, next_row, next_tag = step
+        table = write_rows(table, row, tag, jnp.broadcast_to(token[:, None], row.shape))
+        follower, is_known = read_rows(table, next_row, next_tag)
+        return table, jnp.where(is_known, follower, nothing)
+
+    steps = rows[:-1], tags[:-1], tokens.astype(jnp.int32), rows[1:], tags[1:]
+    table, followers = jax.lax.scan(tick, table, steps)
+    return followers, table
 
 
 def describe_counts(counts: jax.Array) -> CountFeatures:

@@ -31,11 +31,14 @@ def test_kinds_have_about_equal_budgets(shape):
 
 OVER_MEMORY = LanguageModelSettings("transformer", 2, 8, 2, features="online")
 READS_LATEST = LanguageModelSettings("transformer", 2, 8, 2, features="latest")
+READS_FOLLOWERS = LanguageModelSettings("transformer", 2, 8, 2, features="followers")
 SETTINGS = [LanguageModelSettings(kind, 2, 8, 2) for kind in (*KINDS, "online")]
 
 
 @pytest.mark.parametrize(
-    "settings", daily(SETTINGS[:1], (*SETTINGS, READS_LATEST, OVER_MEMORY)), ids=lambda x: x.title
+    "settings",
+    daily(SETTINGS[:1], (*SETTINGS, READS_LATEST, READS_FOLLOWERS, OVER_MEMORY)),
+    ids=lambda x: x.title,
 )
 def test_step_is_unroll(settings):
     network = language_model(settings, 5, capacity=12)

@@ -7,7 +7,7 @@ import pytest
 
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput, as_network
-from gpicljax.networks.online_memory import OnlineMemory, OnlineMemorySettings
+from gpicljax.networks.online_memory import OnlineMemory, OnlineMemorySettings, latest_tokens
 from gpicljax.networks.online_regression import Rates, predict_and_learn, regress
 from gpicljax.networks.recurrent_settings import RecurrentSettings
 from gpicljax.networks.suffix_counts import (
@@ -16,6 +16,8 @@ from gpicljax.networks.suffix_counts import (
     count_followers,
     describe_counts,
     empty_counts,
+    empty_followers,
+    last_followers,
 )
 from gpicljax.networks.tagged_rows import empty_rows, read_rows, write_rows
 from gpicljax.systems.meta_language.measures import adaptive_ngram
@@ -98,6 +100,24 @@ def test_gradients_of_the_rates_are_those_of_the_plain_recurrence():
     slow = jax.grad(plain)(rates)
     for name, got, expected in zip(Rates._fields, fast, slow, strict=True):
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-3, err_msg=name)
+
+
+def test_followers_are_those_of_the_last_time_in_the_same_sequence():
+    draw, nothing, orders = np.random.default_rng(3), 3, 3
+    tokens, starts = draw.integers(nothing, size=(60, 2)), draw.random((60, 2)) < 0.05
+    none = jnp.full((2, orders), nothing, jnp.int32)
+    latest = latest_tokens(none, jnp.asarray(tokens), jnp.asarray(starts), nothing)
+    trial = 1 + np.concatenate([np.zeros((1, 2)), np.cumsum(starts, 0)]).astype(np.uint32)
+    contexts = context_rows(latest, jnp.asarray(trial), orders, nothing, slots=512)
+    empty = empty_followers(2, orders, nothing, 512)
+    read, _ = jax.jit(last_followers, static_argnums=4)(empty, *contexts, tokens, nothing)
+    for row in range(2):
+        last, own = {}, [(nothing,) * order for order in range(orders + 1)]
+        for place, token in enumerate(tokens[:, row]):
+            last = {} if starts[place, row] else last | dict.fromkeys(own, token)
+            own = [tuple(latest[place + 1, row, :order].tolist()) for order in range(orders + 1)]
+            expected = [last.get(context, nothing) for context in own]
+            assert read[place, row].tolist() == expected, place
 
 
 def test_counts_without_learnt_weights_are_the_adaptive_ngram():

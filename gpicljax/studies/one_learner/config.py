@@ -71,7 +71,7 @@ class Config(TrainingConfig):
     plays: bool = True
     length: Annotated[int, Range(64)] = 1024
     network: LanguageModelSettings = LanguageModelSettings(
-        layers=4, features="latest", online=OnlineMemorySettings(ages=6, orders=1)
+        layers=4, features="followers", online=OnlineMemorySettings(ages=6, slots=1024)
     )
     agent: SequenceConfig = SequenceConfig(batch_size=8, schedule="cosine", optimiser="muon")
     hparams: SequenceHParams = SequenceHParams(

@@ -25,7 +25,7 @@ from gpicljax.symbols import ACTION, SYMBOLS, write_stream
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.wrappers import Trial
 
-SMALL = LanguageModelSettings(layers=1, width=16, heads=2, features="latest")
+SMALL = LanguageModelSettings(layers=1, width=16, heads=2, features="followers")
 
 
 @functools.cache

@@ -22,7 +22,7 @@ def test_those_marked_are_replaced_and_no_others(size, share):
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_nothing_is_made_where_nothing_is_marked(size):
+def test_make_runs_for_marked_entries_alone(size):
     def make(indices):
         start = jnp.ones((len(indices), 128, 128)) / 128
         return jax.lax.fori_loop(0, 50, lambda _, x: jnp.sin(x @ x), start)

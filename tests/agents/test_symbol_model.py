@@ -134,9 +134,10 @@ def test_sources_lie_side_by_side():
     assert [loss.name for loss in losses] == ["nats", "nats.lakes", "nats.bytes"]
     # Of what the streams of each source say, its choices alone count once more.
     counted = [loss.counts(drawn) for loss in losses[1:]]
-    for number, one in enumerate(counted):
+    for number, is_counted in enumerate(counted):
         is_own = drawn.targets["source"] == number
-        assert (one == (is_own & drawn.targets["is_action"])).all() and one.any()
+        assert (is_counted == (is_own & drawn.targets["is_action"])).all()
+        assert is_counted.any()
     assert [loss.weight for loss in losses] == [1.0, 2.0, 2.0]
 
 

@@ -102,7 +102,7 @@ def test_gradients_of_the_rates_are_those_of_the_plain_recurrence():
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-3, err_msg=name)
 
 
-def test_followers_are_those_of_the_last_time_in_the_same_sequence():
+def test_last_followers_match_a_search_of_the_sequence():
     draw, nothing, orders = np.random.default_rng(3), 3, 3
     tokens, starts = draw.integers(nothing, size=(60, 2)), draw.random((60, 2)) < 0.05
     none = jnp.full((2, orders), nothing, jnp.int32)
@@ -112,11 +112,13 @@ def test_followers_are_those_of_the_last_time_in_the_same_sequence():
     empty = empty_followers(2, orders, nothing, 512)
     read, _ = jax.jit(last_followers, static_argnums=4)(empty, *contexts, tokens, nothing)
     for row in range(2):
-        last, own = {}, [(nothing,) * order for order in range(orders + 1)]
+        last, suffixes = {}, [(nothing,) * order for order in range(orders + 1)]
         for place, token in enumerate(tokens[:, row]):
-            last = {} if starts[place, row] else last | dict.fromkeys(own, token)
-            own = [tuple(latest[place + 1, row, :order].tolist()) for order in range(orders + 1)]
-            expected = [last.get(context, nothing) for context in own]
+            last = {} if starts[place, row] else last | dict.fromkeys(suffixes, token)
+            suffixes = [
+                tuple(latest[place + 1, row, :order].tolist()) for order in range(orders + 1)
+            ]
+            expected = [last.get(context, nothing) for context in suffixes]
             assert read[place, row].tolist() == expected, place
 
 

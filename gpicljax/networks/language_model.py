@@ -56,91 +56,67 @@ class LanguageModel(AroundCore):
         return self.head(features)
 
 
+class LatestCarry(NamedTuple):
+    """The latest tokens of a sequence, and what followed them before.
+
+    Attributes:
+      recent: `int32[B, ages]`, the newest first; V where there was none.
+      followers: rows of contexts, values `int32[B, R]`; None where they are not read.
+      trial: `uint32[B]`, a number of the sequence, from 1 on.
+    """
+
+    recent: jax.Array
+    followers: TaggedRows | None
+    trial: jax.Array
+
+
 class LatestTokens(nn.Module):
     """Reads a token together with those before it, so that attention can match contexts at once.
 
+    It may also read what followed the last time that the latest 1, 2 ... tokens were read.
+
     Attributes:
       vocab_size: V.
-      width: of the sum of the embeddings, one for each age and token.
+      width: of the sum of the embeddings, one for each age and token, each order and follower.
       ages: tokens that are read together.
+      orders: tokens of the longest context whose last follower is read; 0 for none.
+      slots: contexts of each length from 2 on that are kept.
     """
 
     vocab_size: int
     width: int
     ages: int
+    orders: int = 0
+    slots: int = 1
 
     def setup(self) -> None:
         """The embeddings; a token that is not there has one, too."""
-        shape = self.ages, self.vocab_size + 1, self.width
+        shape = self.ages + self.orders, self.vocab_size + 1, self.width
         normal = nn.initializers.normal(self.ages**-0.5)
         self.table = self.param("table", normal, shape, default_float())
 
-    def initial_carry(self, batch: int) -> jax.Array:
-        """Returns the tokens before a trial, `int32[B, ages]`: none."""
-        return jnp.full((batch, self.ages), self.vocab_size, jnp.int32)
-
-    def unroll(
-        self, carry: jax.Array, inputs: jax.Array, starts: jax.Array
-    ) -> tuple[jax.Array, float, jax.Array]:
-        """Tokens `int32[T, B]` -> vectors `[T, B, width]`, no logits, and the carry."""
-        latest = latest_tokens(carry, inputs, starts, self.vocab_size)
-        return self.table[jnp.arange(self.ages), latest[1:]].sum(-2), 0.0, latest[-1]
-
-
-class FollowersCarry(NamedTuple):
-    """The memory of a sequence, to say what followed its latest tokens before.
-
-    Attributes:
-      recent: `int32[B, ages]`, the latest tokens, the newest first; V where there was none.
-      followers: rows of contexts, values `int32[B, R]`.
-      trial: `uint32[B]`, a number of the sequence, from 1 on.
-    """
-
-    recent: jax.Array
-    followers: TaggedRows
-    trial: jax.Array
-
-
-class LatestFollowers(nn.Module):
-    """Reads the latest tokens, and what followed the last time that the latest 1, 2 ... were read.
-
-    Attributes:
-      vocab_size: V.
-      width: of the sum of the embeddings, one for each age and token, each order and follower.
-      settings: ages and orders; slots of each order from 2 on.
-    """
-
-    vocab_size: int
-    width: int
-    settings: OnlineMemorySettings
-
-    def setup(self) -> None:
-        """The embeddings; a token that is not there has one, too."""
-        kinds = self.settings.ages + self.settings.orders
-        normal = nn.initializers.normal(self.settings.ages**-0.5)
-        shape = kinds, self.vocab_size + 1, self.width
-        self.table = self.param("table", normal, shape, default_float())
-
-    def initial_carry(self, batch: int) -> FollowersCarry:
+    def initial_carry(self, batch: int) -> LatestCarry:
         """Returns the memory of nothing."""
-        size, vocab = self.settings, self.vocab_size
-        recent = jnp.full((batch, size.ages), vocab, jnp.int32)
-        followers = empty_followers(batch, size.orders, vocab, size.slots)
-        return FollowersCarry(recent, followers, jnp.ones(batch, jnp.uint32))
+        recent = jnp.full((batch, self.ages), self.vocab_size, jnp.int32)
+        sizes = self.orders, self.vocab_size, self.slots
+        followers = empty_followers(batch, *sizes) if self.orders else None
+        return LatestCarry(recent, followers, jnp.ones(batch, jnp.uint32))
 
     def unroll(
-        self, carry: FollowersCarry, inputs: jax.Array, starts: jax.Array
-    ) -> tuple[jax.Array, float, FollowersCarry]:
+        self, carry: LatestCarry, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, float, LatestCarry]:
         """Tokens `int32[T, B]` -> vectors `[T, B, width]`, no logits, and the carry."""
-        size, vocab = self.settings, self.vocab_size
+        vocab, table = self.vocab_size, carry.followers
         latest = latest_tokens(carry.recent, inputs, starts, vocab)
         trial = carry.trial + jnp.cumsum(starts.astype(jnp.uint32), 0)
-        trial = jnp.concatenate([carry.trial[None], trial])
-        contexts = context_rows(latest, trial, size.orders, vocab, size.slots)
-        followers, table = last_followers(carry.followers, *contexts, inputs, vocab)
-        read = jnp.concatenate([latest[1:], followers[..., 1:]], -1)
+        read = latest[1:]
+        if table is not None:
+            trials = jnp.concatenate([carry.trial[None], trial])
+            contexts = context_rows(latest, trials, self.orders, vocab, self.slots)
+            followers, table = last_followers(table, *contexts, inputs, vocab)
+            read = jnp.concatenate([read, followers[..., 1:]], -1)
         vectors = self.table[jnp.arange(read.shape[-1]), read].sum(-2)
-        return vectors, 0.0, FollowersCarry(latest[-1], table, trial[-1])
+        return vectors, 0.0, LatestCarry(latest[-1], table, trial[-1])
 
 
 class MemoryPredictions(nn.Module):
@@ -305,14 +281,13 @@ def language_model(
             dtype=getattr(jnp, settings.precision),
             dropout=settings.dropout,
         )
-        if settings.features == "latest":
-            reader: Any = LatestTokens(vocab_size, width, settings.online.ages)
-            return as_network(ReadingModel(core, reader, vocab_size))
-        if settings.features == "followers":
-            reader = LatestFollowers(vocab_size, width, settings.online)
+        online = settings.online
+        if settings.features in ("latest", "followers"):
+            orders = online.orders if settings.features == "followers" else 0
+            reader: Any = LatestTokens(vocab_size, width, online.ages, orders, online.slots)
             return as_network(ReadingModel(core, reader, vocab_size))
         if settings.features == "online":
-            reader = MemoryPredictions(OnlineMemory(vocab_size, settings.online), width)
+            reader = MemoryPredictions(OnlineMemory(vocab_size, online), width)
             return as_network(ReadingModel(core, reader, vocab_size))
     elif settings.kind in ("linear", "delta"):
         # Five matrices of width x width in each layer's attention, not four, and a convolution.

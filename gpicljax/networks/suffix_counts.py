@@ -1,4 +1,4 @@
-"""What followed the latest 0, 1, 2 ... tokens: counts, predictions that blend them, the last one.
+"""Followers of the latest 0, 1, 2 ... tokens: counts, predictions that blend them, the last one.
 
 Longer contexts lie in hash tables of a fixed size. A context is told from another one on the same
 row by 32 bits; the newer one takes the row, and the older one's counts are lost.

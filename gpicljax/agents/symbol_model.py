@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from gpicljax import spaces
 from gpicljax.agents import sequence
+from gpicljax.agents.acting import random_agent
 from gpicljax.agents.algorithm import Algorithm, get_algorithm, register_algorithm
 from gpicljax.agents.sequence import ActingConfig, Loss, SequenceHParams, Sequences
 from gpicljax.batching import select
@@ -96,13 +97,16 @@ def _carry_on(goes_on: jax.Array, after: ArrayTree, before: ArrayTree) -> Any:
     return jax.tree.map(pick, after, before, is_leaf=lambda x: isinstance(x, KVCache))
 
 
-def symbol_agent(network: Network, env: Environment, temperature: float = 1.0) -> Agent:
+def symbol_agent(
+    network: Network, env: Environment, temperature: float = 1.0, must_speak: bool = False
+) -> Agent:
     """Returns a model of streams that acts, over its network's parameters.
 
     Args:
       network: from symbols to logits float `[B, SYMBOLS]`.
       env: the environment; its actions are `Discrete`, or, where its code has none, predictions.
       temperature: of its choices; 0 takes the most probable action.
+      must_speak: whether it has to act where silence is an action, too.
     """
     code, space = code_of(env), env.action_space()
 
@@ -137,7 +141,7 @@ def symbol_agent(network: Network, env: Environment, temperature: float = 1.0) -
         legal = jnp.broadcast_to(legal_actions(timestep.observation, space), (len(keys), space.n))
         logits = jnp.where(legal, asked.logits[:, : space.n], -jnp.inf)
         if code.silence is not None:
-            logits = _with_silence(code.silence, carry.logits, logits)
+            logits = _with_silence(code.silence, carry.logits, logits, must_speak)
         choose = lambda key, row: draw_choice(key, row, temperature)  # noqa: E731
         action = jax.vmap(choose)(keys, logits)
         carry = carry._replace(core=_carry_on(none, asked.core, carry.core), last_action=action)
@@ -150,17 +154,22 @@ def symbol_agent(network: Network, env: Environment, temperature: float = 1.0) -
     return Agent(initial_carry, act, lambda carry, action: carry._replace(last_action=action))
 
 
-def _with_silence(silence: int, before: jax.Array, logits: jax.Array) -> jax.Array:
+def _with_silence(
+    silence: int, before: jax.Array, logits: jax.Array, must_speak: bool
+) -> jax.Array:
     """Returns logits of actions, one of which is to let the stream go on without one.
 
     Args:
       silence: that action.
       before: float `[B, SYMBOLS]`, logits of the symbol after the observation.
       logits: float `[B, A]`, of the symbol after `ACTION`; minus infinity where illegal.
+      must_speak: whether silence is out of the question.
     """
     is_silence = jnp.arange(logits.shape[-1]) == silence
     may_be_silent = jnp.isfinite(logits[:, silence])
     spoken = jnp.where(is_silence, -jnp.inf, logits)
+    if must_speak:
+        return spoken
     can_speak = jnp.isfinite(spoken).any(-1)
     chances = jax.nn.log_softmax(before)
     speaks = chances[:, ACTION]
@@ -192,6 +201,8 @@ class StreamTask(NamedTuple):
       nulls: agents that need no training, by name; the strongest one counts.
       oracle: the agent that is told the task, and what it is told.
       exploration: see `SymbolModelConfig`.
+      plays_own: whether trials that a model plays itself teach it, too: where its mistakes lead to
+        places that its teacher does not see.
     """
 
     env: Environment
@@ -204,50 +215,84 @@ class StreamTask(NamedTuple):
     nulls: Mapping[str, Agent]
     oracle: tuple[Agent, str]
     exploration: float = 0.0
+    plays_own: bool = False
 
 
 class _Teaching(NamedTuple):
-    """The memory of a teacher some of whose actions are replaced.
+    """The memory of a teacher some of whose actions another agent takes.
 
     Attributes:
       teacher: its carry.
-      share: float `[B]`, how many are.
+      player: the other agent's.
+      share: float `[B]`, how many of the actions are the other agent's.
     """
 
     teacher: Any
+    player: Any
     share: jax.Array
 
 
-def _with_exploration(teacher: Agent, env: Environment, code: SymbolCode, most: float) -> Agent:
-    """Returns the teacher with random actions in place of some of its own, which `aux` names."""
-    space = env.action_space()
+def _with_labels(
+    teacher: Agent, player: Agent, code: SymbolCode, shares: tuple[float, float]
+) -> Agent:
+    """Returns an agent some of whose actions are a player's; its `aux` are those of a teacher.
+
+    Args:
+      teacher: without parameters.
+      player: over the parameters that the agent is given.
+      code: the declaration; where the teacher is silent the player is, too.
+      shares: least and greatest share of actions that are the player's, one for each trial.
+    """
 
     def act(keys: jax.Array, params: ArrayTree, carry: _Teaching, timestep: TimeStep) -> Any:
-        label, _, memory = teacher.act(keys, params, carry.teacher, timestep)
-        if not most:
+        label, _, memory = teacher.act(keys, (), carry.teacher, timestep)
+        if not any(shares):
             return label, label, carry._replace(teacher=memory)
-        assert isinstance(space, spaces.Discrete)
         keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
         share_keys, is_keys, own_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(
             keys
         )
-        uniform = jax.vmap(jax.random.uniform)
-        share = jnp.where(timestep.trial_start, most * uniform(share_keys), carry.share)
-        legal = jnp.broadcast_to(legal_actions(timestep.observation, space), (len(keys), space.n))
-        own = jax.vmap(jax.random.categorical)(own_keys, jnp.where(legal, 0.0, -jnp.inf))
-        is_replaced = (uniform(is_keys) < share) & (label != code.silence)
+        own, _, played = player.act(own_keys, params, carry.player, timestep)
+        draw = lambda key: jax.random.uniform(key, (), carry.share.dtype, *shares)  # noqa: E731
+        share = jnp.where(timestep.trial_start, jax.vmap(draw)(share_keys), carry.share)
+        is_replaced = jax.vmap(jax.random.uniform)(is_keys) < share
+        is_replaced &= label != code.silence
         action = jnp.where(is_replaced, own.astype(label.dtype), label)
         if teacher.record_action is not None:
             memory = teacher.record_action(memory, action)
-        return action, label, _Teaching(memory, share)
+        if player.record_action is not None:
+            played = player.record_action(played, action)
+        return action, label, _Teaching(memory, played, share)
 
     def initial_carry(batch: int) -> _Teaching:
-        return _Teaching(teacher.initial_carry(batch), jnp.zeros(batch, jnp.result_type(float)))
+        share = jnp.zeros(batch, jnp.result_type(float))
+        return _Teaching(teacher.initial_carry(batch), player.initial_carry(batch), share)
 
     return Agent(initial_carry, act)
 
 
 Sample = Callable[[jax.Array, Any], Sequences]
+
+
+def _write_trials(
+    vec: VectorEnv, player: Agent, steps: int, length: int
+) -> Callable[[jax.Array, ArrayTree, ArrayTree], Sequences]:
+    """Returns `(key, env_params, params) -> Sequences` of an agent whose `aux` are labels."""
+
+    def keep(record: Record) -> tuple[Any, jax.Array, jax.Array]:
+        timestep = record.timestep._replace(info={}, privileged=None)
+        return timestep, record.action, record.aux
+
+    def play(key: jax.Array, env_params: ArrayTree, params: ArrayTree) -> Sequences:
+        start = start_rollout(key, vec, player, env_params)
+        _, (timesteps, actions, labels) = rollout(vec, player, params, start, steps, keep)
+        stream = write_stream(code_of(vec.env), actions, timesteps, length + 1, labels)
+        known = stream.is_written & ~stream.starts
+        following = jnp.where(known, stream.label, -1)[1:]
+        targets = {"next": following, "is_action": stream.is_action[1:]}
+        return Sequences(stream.symbols[:-1], stream.starts[:-1], targets)
+
+    return play
 
 
 def stream_sampler(
@@ -271,22 +316,67 @@ def stream_sampler(
     has_memory = bool(jax.tree.leaves(jax.eval_shape(lambda: teacher.initial_carry(1))))
     fits = not exploration or not has_memory or teacher.record_action is not None
     check(fits, "exploration", exploration, "0, for a teacher that has no record_action")
-    player = _with_exploration(teacher, vec.env, code, exploration if code.acts else 0.0)
+    shares = 0.0, exploration if code.acts else 0.0
+    player = _with_labels(teacher, random_agent(vec.env), code, shares)
+    play = _write_trials(vec, player, steps, length)
+    return lambda keys, env_params: play(keys[0], env_params, ())
 
-    def keep(record: Record) -> tuple[Any, jax.Array, jax.Array]:
-        timestep = record.timestep._replace(info={}, privileged=None)
-        return timestep, record.action, record.aux
 
-    def sample(keys: jax.Array, env_params: ArrayTree) -> Sequences:
-        start = start_rollout(keys[0], vec, player, env_params)
-        _, (timesteps, actions, labels) = rollout(vec, player, (), start, steps, keep)
-        stream = write_stream(code, actions, timesteps, length + 1, labels)
-        known = stream.is_written & ~stream.starts
-        following = jnp.where(known, stream.label, -1)[1:]
-        targets = {"next": following, "is_action": stream.is_action[1:]}
-        return Sequences(stream.symbols[:-1], stream.starts[:-1], targets)
+class OwnTrials(NamedTuple):
+    """Streams that a model has played, to learn from beside those of its teacher.
 
-    return sample
+    Attributes:
+      params: the distribution over tasks of the teacher's trials.
+      streams: leaves `[L, N]`; their targets are what the teacher would have done.
+      share: float `[]`, of what is learnt from, drawn at random from these.
+    """
+
+    params: Any
+    streams: Sequences
+    share: jax.Array
+
+
+def no_own_trials(params: ArrayTree, length: int, count: int) -> OwnTrials:
+    """Returns room for N streams of L symbols before the model has played any."""
+    number, no = (jnp.zeros((length, count), dtype) for dtype in (jnp.int32, bool))
+    streams = Sequences(number, no, {"next": number, "is_action": no})
+    return OwnTrials(params, streams, jnp.zeros((), jnp.result_type(float)))
+
+
+def own_trials(
+    vec: VectorEnv, teacher: Agent, steps: int, length: int, network: Network
+) -> Callable[[jax.Array, ArrayTree, ArrayTree], Sequences]:
+    """Returns `(key, env_params, params) -> Sequences` of trials that a model itself plays.
+
+    What it is to learn there is what the teacher would do in its place, so that it sees where its
+    own mistakes lead (dataset aggregation: Ross et al., 2011). Where silence is an action, the
+    teacher says when to speak, and the model what.
+
+    Args:
+      vec: the environments.
+      teacher: without parameters; it is told what was played by its `record_action`.
+      steps: see `stream_sampler`.
+      length: likewise.
+      network: from symbols to logits; its parameters are the last argument.
+    """
+    model = symbol_agent(network, vec.env, must_speak=True)
+    player = _with_labels(teacher, model, code_of(vec.env), (1.0, 1.0))
+    return _write_trials(vec, player, steps, length)
+
+
+def with_own_trials(sample: Sample) -> Sample:
+    """Returns the sampler of a teacher's trials or a model's, from `OwnTrials`."""
+
+    def draw(keys: jax.Array, data: OwnTrials) -> Sequences:
+        taught, keys = sample(keys, data.params), jax.vmap(jax.random.split, out_axes=1)(keys)
+        count = data.streams.inputs.shape[1]
+        number = jax.vmap(lambda key: jax.random.randint(key, (), 0, count))(keys[0])
+        is_own = jax.vmap(jax.random.uniform)(keys[1]) < data.share
+        return jax.tree.map(
+            lambda own, new: jnp.where(is_own, own[:, number], new), data.streams, taught
+        )
+
+    return draw
 
 
 def mixed_sampler(samplers: Sequence[Sample]) -> Sample:

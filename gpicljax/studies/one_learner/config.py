@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.agents.symbol_model import StreamTask
-from gpicljax.checks import Count, Range, Rate, check_choice
+from gpicljax.checks import Count, Natural, Range, Rate, check_choice
 from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.networks.online_memory import OnlineMemorySettings
 from gpicljax.runtime import TrainingConfig, check_config
@@ -60,6 +60,8 @@ class Config(TrainingConfig):
       network: The model.
       agent: Batch and schedule; streams are shared among the systems.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
+      own_trials: Trials of each system that the model plays itself between two lines of the log;
+        half of what it then learns is what its teacher would have done there. 0 for none.
       streams: Streams of each system that nats are measured on, beside those that are learnt from.
       trials: Trials that each agent plays in each system.
       temperature: Temperature of the model's choices; 0 takes the most probable action.
@@ -77,6 +79,7 @@ class Config(TrainingConfig):
     hparams: SequenceHParams = SequenceHParams(
         learning_rate=2.5e-2, warmup_updates=20, final_share=0.02
     )
+    own_trials: Natural = 0
     streams: Count = 16
     trials: Count = 128
     temperature: Rate = 1.0
@@ -116,4 +119,5 @@ QUICK = Config(seeds=1, observations=500 * 8 * 1024, log_lines=20, trials=64)
 PRESETS = {
     "quick": QUICK,
     "cpu": dataclasses.replace(QUICK, observations=1_250 * 8 * 1024, log_lines=50),
+    "cpu-long": dataclasses.replace(QUICK, observations=7_500 * 8 * 1024, own_trials=32),
 }

@@ -16,13 +16,17 @@ from gpicljax.agents import sequence
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.agents.symbol_model import (
+    OwnTrials,
     StreamTask,
     SymbolModelConfig,
     choice_nats,
     mixed_sampler,
+    no_own_trials,
+    own_trials,
     stream_sampler,
     symbol_agent,
     symbol_losses,
+    with_own_trials,
 )
 from gpicljax.evaluation.returns import trial_rewards
 from gpicljax.interface import Agent
@@ -45,6 +49,8 @@ from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.settings import TrialSettings
 
+OWN_SHARE = 0.5
+"""Share of the streams that the model has played itself, once it has."""
 TRIALS = 0
 """Seed of the trials of tests: the same ones for every model, whatever its own seed is."""
 
@@ -58,20 +64,38 @@ def build(config: Config) -> Program:
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
     share = config.agent.batch_size // config.agent.microbatches // len(config.systems)
 
-    def sampler(task: StreamTask, streams: int) -> Any:
-        vec = VectorEnv(task.env, streams, resets="fresh", params=task.params, privileged=True)
-        return stream_sampler(vec, task.teacher, task.steps, config.length, task.exploration)
+    def lessons(task: StreamTask, trials: int) -> tuple[VectorEnv, Agent, int, int]:
+        vec = VectorEnv(task.env, trials, resets="fresh", params=task.params, privileged=True)
+        return vec, task.teacher, task.steps, config.length
 
-    sample = mixed_sampler([sampler(task, share) for task in tasks.values()])
-    terms = symbol_losses(config.systems)
+    def sampler(task: StreamTask, streams: int) -> Any:
+        return stream_sampler(*lessons(task, streams), task.exploration)
+
+    own = {
+        name: own_trials(*lessons(task, config.own_trials), network)
+        for name, task in tasks.items()
+        if config.own_trials and task.plays_own
+    }
+    samples = {name: sampler(task, share) for name, task in tasks.items()}
+    samples |= {name: with_own_trials(samples[name]) for name in own}
+    terms, sample = symbol_losses(config.systems), mixed_sampler(list(samples.values()))
     trainer = sequence.make(config.agent, network, sample, terms, length=config.length)
-    data = tuple(task.params for task in tasks.values())
+    data = {name: task.params for name, task in tasks.items()}
+    data |= {name: no_own_trials(data[name], config.length, config.own_trials) for name in own}
+
+    def play_own(state: sequence.TrainState) -> sequence.TrainState:
+        parts = dict(zip(tasks, state.data, strict=True))
+        for number, (name, play) in enumerate(own.items()):
+            key = jax.random.fold_in(jax.random.fold_in(state.key, state.updates), number)
+            streams = play(key, tasks[name].params, state.params)
+            parts[name] = OwnTrials(tasks[name].params, streams, jnp.full((), OWN_SHARE))
+        return dataclasses.replace(state, data=tuple(parts.values()))
 
     def init(key: jax.Array, cell: tuple[Any, jax.Array, jax.Array] | tuple[()]) -> Any:
         if not cell:
-            return trainer.init(key, hparams, data)
+            return trainer.init(key, hparams, tuple(data.values()))
         saved, number, is_new = cell
-        state = trainer.init(jax.random.fold_in(key, number), hparams, data)
+        state = trainer.init(jax.random.fold_in(key, number), hparams, tuple(data.values()))
         params = jax.tree.map(lambda own, x: jnp.where(is_new, own, x), state.params, saved)
         return dataclasses.replace(state, params=params)
 
@@ -112,6 +136,7 @@ def build(config: Config) -> Program:
         details={"systems": ", ".join(config.systems)},
         init=init,
         update=trainer.update,
+        between=play_own,
         observations=config.observations_per_update if config.train else 0,
         cells={f"{run} {n}": start for (run, n), start in models.items()} or {"": ()},
         measures={

@@ -115,5 +115,6 @@ def stream_task(family: Family, actions: int) -> StreamTask:
     # What a teacher was not told cannot be replaced.
     exploration = 0.0 if teacher.record_action is None else 0.2
     nulls, oracle = {name: teacher}, (optimal_agent(), "knows the task")
-    about = (teacher, actions, "reward per action", nulls, oracle, exploration)
+    plays_own = family in ("lakes", "dark-room", "key-to-door")
+    about = (teacher, actions, "reward per action", nulls, oracle, exploration, plays_own)
     return StreamTask(env, params, *tests, *about)

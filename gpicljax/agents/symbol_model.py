@@ -10,7 +10,7 @@ that declare a code.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,26 +18,23 @@ import jax.numpy as jnp
 
 from gpicljax import spaces
 from gpicljax.agents import sequence
-from gpicljax.agents.acting import random_agent
 from gpicljax.agents.algorithm import Algorithm, get_algorithm, register_algorithm
 from gpicljax.agents.sequence import ActingConfig, Loss, SequenceHParams, Sequences
+from gpicljax.agents.symbol_lessons import Sample, stream_sampler
 from gpicljax.batching import select
-from gpicljax.checks import Count, Rate, Share, check
+from gpicljax.checks import Count, Rate, Share
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.networks.policies import draw_choice, legal_actions
 from gpicljax.networks.transformer_block import KVCache
-from gpicljax.rollout import Record, rollout, start_rollout
 from gpicljax.symbols import (
     ACTION,
     SYMBOLS,
-    SymbolCode,
     align_left,
     code_of,
     write_step,
-    write_stream,
 )
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -185,216 +182,6 @@ def _with_silence(
 
 CHOICES = 4.0
 """Weight of the losses of all choices, beside that of all symbols."""
-
-
-class StreamTask(NamedTuple):
-    """Trials of one kind to be written as streams, and agents to compare a model with.
-
-    Attributes:
-      env: the environment to learn from.
-      params: the distribution over its tasks.
-      test_env: the environment to be tested in: of tasks that are not learnt from.
-      test_params: likewise.
-      teacher: an agent without parameters, which knows no more of a task than a learner can.
-      steps: time steps of a trial, which about 1,000 symbols hold.
-      measure: what a reward is, such as "accuracy".
-      nulls: agents that need no training, by name; the strongest one counts.
-      oracle: the agent that is told the task, and what it is told.
-      exploration: see `SymbolModelConfig`.
-      plays_own: whether trials that a model plays itself teach it, too: where its mistakes lead to
-        places that its teacher does not see.
-    """
-
-    env: Environment
-    params: Any
-    test_env: Environment
-    test_params: Any
-    teacher: Agent
-    steps: int
-    measure: str
-    nulls: Mapping[str, Agent]
-    oracle: tuple[Agent, str]
-    exploration: float = 0.0
-    plays_own: bool = False
-
-
-class _Teaching(NamedTuple):
-    """The memory of a teacher some of whose actions another agent takes.
-
-    Attributes:
-      teacher: its carry.
-      player: the other agent's.
-      share: float `[B]`, how many of the actions are the other agent's.
-    """
-
-    teacher: Any
-    player: Any
-    share: jax.Array
-
-
-def _with_labels(
-    teacher: Agent, player: Agent, code: SymbolCode, shares: tuple[float, float]
-) -> Agent:
-    """Returns an agent some of whose actions are a player's; its `aux` are those of a teacher.
-
-    Args:
-      teacher: without parameters.
-      player: over the parameters that the agent is given.
-      code: the declaration; where the teacher is silent the player is, too.
-      shares: least and greatest share of actions that are the player's, one for each trial.
-    """
-
-    def act(keys: jax.Array, params: ArrayTree, carry: _Teaching, timestep: TimeStep) -> Any:
-        label, _, memory = teacher.act(keys, (), carry.teacher, timestep)
-        if not any(shares):
-            return label, label, carry._replace(teacher=memory)
-        keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
-        share_keys, is_keys, own_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(
-            keys
-        )
-        own, _, played = player.act(own_keys, params, carry.player, timestep)
-        draw = lambda key: jax.random.uniform(key, (), carry.share.dtype, *shares)  # noqa: E731
-        share = jnp.where(timestep.trial_start, jax.vmap(draw)(share_keys), carry.share)
-        is_replaced = jax.vmap(jax.random.uniform)(is_keys) < share
-        is_replaced &= label != code.silence
-        action = jnp.where(is_replaced, own.astype(label.dtype), label)
-        if teacher.record_action is not None:
-            memory = teacher.record_action(memory, action)
-        if player.record_action is not None:
-            played = player.record_action(played, action)
-        return action, label, _Teaching(memory, played, share)
-
-    def initial_carry(batch: int) -> _Teaching:
-        share = jnp.zeros(batch, jnp.result_type(float))
-        return _Teaching(teacher.initial_carry(batch), player.initial_carry(batch), share)
-
-    return Agent(initial_carry, act)
-
-
-Sample = Callable[[jax.Array, Any], Sequences]
-
-
-def _write_trials(
-    vec: VectorEnv, player: Agent, steps: int, length: int
-) -> Callable[[jax.Array, ArrayTree, ArrayTree], Sequences]:
-    """Returns `(key, env_params, params) -> Sequences` of an agent whose `aux` are labels."""
-
-    def keep(record: Record) -> tuple[Any, jax.Array, jax.Array]:
-        timestep = record.timestep._replace(info={}, privileged=None)
-        return timestep, record.action, record.aux
-
-    def play(key: jax.Array, env_params: ArrayTree, params: ArrayTree) -> Sequences:
-        start = start_rollout(key, vec, player, env_params)
-        _, (timesteps, actions, labels) = rollout(vec, player, params, start, steps, keep)
-        stream = write_stream(code_of(vec.env), actions, timesteps, length + 1, labels)
-        known = stream.is_written & ~stream.starts
-        following = jnp.where(known, stream.label, -1)[1:]
-        targets = {"next": following, "is_action": stream.is_action[1:]}
-        return Sequences(stream.symbols[:-1], stream.starts[:-1], targets)
-
-    return play
-
-
-def stream_sampler(
-    vec: VectorEnv, teacher: Agent, steps: int, length: int, exploration: float = 0.0
-) -> Sample:
-    """Returns `(keys, env_params) -> Sequences` of a teacher's trials.
-
-    As many sequences are drawn as `vec` has instances, all from the first key.
-
-    Args:
-      vec: the environments; with `privileged=True` where the teacher needs it.
-      teacher: without parameters.
-      steps: time steps that are played; what they write beyond `length` + 1 symbols is left out.
-      length: L, symbols to predict.
-      exploration: see `SymbolModelConfig`.
-
-    Raises:
-      ValueError: for a teacher whose memory cannot be told which actions were played instead.
-    """
-    code = code_of(vec.env)
-    has_memory = bool(jax.tree.leaves(jax.eval_shape(lambda: teacher.initial_carry(1))))
-    fits = not exploration or not has_memory or teacher.record_action is not None
-    check(fits, "exploration", exploration, "0, for a teacher that has no record_action")
-    shares = 0.0, exploration if code.acts else 0.0
-    player = _with_labels(teacher, random_agent(vec.env), code, shares)
-    play = _write_trials(vec, player, steps, length)
-    return lambda keys, env_params: play(keys[0], env_params, ())
-
-
-class OwnTrials(NamedTuple):
-    """Streams that a model has played, to learn from beside those of its teacher.
-
-    Attributes:
-      params: the distribution over tasks of the teacher's trials.
-      streams: leaves `[L, N]`; their targets are what the teacher would have done.
-      share: float `[]`, of what is learnt from, drawn at random from these.
-    """
-
-    params: Any
-    streams: Sequences
-    share: jax.Array
-
-
-def no_own_trials(params: ArrayTree, length: int, count: int) -> OwnTrials:
-    """Returns room for N streams of L symbols before the model has played any."""
-    number, no = (jnp.zeros((length, count), dtype) for dtype in (jnp.int32, bool))
-    streams = Sequences(number, no, {"next": number, "is_action": no})
-    return OwnTrials(params, streams, jnp.zeros((), jnp.result_type(float)))
-
-
-def own_trials(
-    vec: VectorEnv, teacher: Agent, steps: int, length: int, network: Network
-) -> Callable[[jax.Array, ArrayTree, ArrayTree], Sequences]:
-    """Returns `(key, env_params, params) -> Sequences` of trials that a model itself plays.
-
-    What it is to learn there is what the teacher would do in its place, so that it sees where its
-    own mistakes lead (dataset aggregation: Ross et al., 2011). Where silence is an action, the
-    teacher says when to speak, and the model what.
-
-    Args:
-      vec: the environments.
-      teacher: without parameters; it is told what was played by its `record_action`.
-      steps: see `stream_sampler`.
-      length: likewise.
-      network: from symbols to logits; its parameters are the last argument.
-    """
-    model = symbol_agent(network, vec.env, must_speak=True)
-    player = _with_labels(teacher, model, code_of(vec.env), (1.0, 1.0))
-    return _write_trials(vec, player, steps, length)
-
-
-def with_own_trials(sample: Sample) -> Sample:
-    """Returns the sampler of a teacher's trials or a model's, from `OwnTrials`."""
-
-    def draw(keys: jax.Array, data: OwnTrials) -> Sequences:
-        taught, keys = sample(keys, data.params), jax.vmap(jax.random.split, out_axes=1)(keys)
-        count = data.streams.inputs.shape[1]
-        number = jax.vmap(lambda key: jax.random.randint(key, (), 0, count))(keys[0])
-        is_own = jax.vmap(jax.random.uniform)(keys[1]) < data.share
-        return jax.tree.map(
-            lambda own, new: jnp.where(is_own, own[:, number], new), data.streams, taught
-        )
-
-    return draw
-
-
-def mixed_sampler(samplers: Sequence[Sample]) -> Sample:
-    """Returns the sampler of all of them side by side; its data are those of each, as a tuple.
-
-    It draws from as many keys as there are samplers, or a multiple: each has its share. Targets
-    have `source`, the number of the sampler, `int32[T, B]`.
-    """
-
-    def sample(keys: jax.Array, data: Sequence[ArrayTree]) -> Sequences:
-        shares, parts = jnp.split(keys, len(samplers)), []
-        for number, (draw, share, each) in enumerate(zip(samplers, shares, data, strict=True)):
-            part = draw(share, each)
-            source = jnp.full(part.inputs.shape, number, jnp.int32)
-            parts.append(part._replace(targets=part.targets | {"source": source}))
-        return jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
-
-    return sample
 
 
 def symbol_losses(sources: Sequence[str] = ("choices",)) -> list[Loss]:

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.agents import symbol_model
+from gpicljax.agents import sequence, symbol_model
 from gpicljax.agents.acting import random_agent
-from gpicljax.agents.sequence import SequenceHParams
-from gpicljax.agents.symbol_model import (
-    SymbolModelConfig,
+from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.agents.symbol_lessons import (
+    OWN_SHARE,
+    OwnTrials,
+    StreamTask,
+    mixed_lessons,
     mixed_sampler,
     stream_sampler,
-    symbol_agent,
-    symbol_losses,
 )
+from gpicljax.agents.symbol_model import SymbolModelConfig, symbol_agent, symbol_losses
 from gpicljax.interface import Agent
 from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.rollout import rollout, start_rollout
@@ -139,6 +141,59 @@ def test_sources_lie_side_by_side():
         assert (is_counted == (is_own & drawn.targets["is_action"])).all()
         assert is_counted.any()
     assert [loss.weight for loss in losses] == [1.0, 2.0, 2.0]
+
+
+def kinds_of_trials():
+    """A lake and a byte stream that a model plays itself, and a lake that it does not play."""
+    lake = gpicljax.make("FrozenLake-v1", size=4)
+    stream = gpicljax.make("ByteStream-v0", families=("mapping",))
+    about = {"measure": "reward", "nulls": {}, "oracle": (always(1), "")}
+
+    def kind(env, teacher, plays_own):
+        params = env.default_params
+        spaces = {"env": env, "params": params, "test_env": env, "test_params": params}
+        return StreamTask(**spaces, teacher=teacher, steps=20, **about, plays_own=plays_own)
+
+    kinds = (
+        (lake, always(3), True),
+        (stream, experts.teacher_agent(), True),
+        (lake, always(2), False),
+    )
+    return [kind(*each) for each in kinds]
+
+
+def test_a_model_learns_from_trials_of_its_own():
+    model, _ = network()
+    student = functools.partial(symbol_agent, model, must_speak=True)
+    lessons = mixed_lessons(kinds_of_trials(), 1, 60, student, 8)
+    config = SequenceConfig(batch_size=3)
+    trainer = sequence.make(config, model, lessons.sample, symbol_losses("abc"), length=60)
+    state = jax.jit(trainer.init)(jax.random.key(0), SequenceHParams(), lessons.data)
+    later = jax.device_get(jax.jit(lessons.play_own)(state))
+    lake, stream, other = later.data
+    assert [float(x.share) for x in lessons.data[:2]] == [0, 0]
+    assert lake.share == stream.share == OWN_SHARE and not isinstance(other, OwnTrials)
+    # Its labels are the teacher's, its actions those of a model that has learnt nothing.
+    is_action = lake.streams.targets["is_action"][:-1]
+    assert (lake.streams.targets["next"][:-1][is_action] == 3).all()
+    taken = lake.streams.inputs[1:][is_action]
+    assert 0.4 < (taken != 3).mean() < 1 and len(set(taken.tolist())) == 4
+    # In a byte stream it speaks where its teacher does, and is told what it should have said.
+    is_action, label = stream.streams.targets["is_action"][:-1], stream.streams.targets["next"][:-1]
+    assert is_action.any() and (label[is_action] != ord(" ")).all()
+    assert (stream.streams.inputs[1:][is_action] != label[is_action]).mean() > 0.5
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 1)])
+def test_own_trials_are_drawn_as_often_as_they_should_be(share, expected):
+    student = functools.partial(symbol_agent, network()[0], must_speak=True)
+    lessons = mixed_lessons(kinds_of_trials()[:1], 64, 16, student, 4)
+    (data,) = lessons.data
+    marked = jax.tree.map(jnp.ones_like, data.streams)
+    data = data._replace(streams=marked, share=jnp.full((), share))
+    drawn = jax.jit(lessons.sample)(jax.random.split(jax.random.key(0), 64), (data,))
+    is_marked = (drawn.inputs == 1).all(0) & drawn.starts.all(0)
+    assert is_marked.mean() == expected
 
 
 def test_it_learns_what_its_teacher_does():

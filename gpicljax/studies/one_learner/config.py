@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
-from gpicljax.agents.symbol_model import StreamTask
+from gpicljax.agents.symbol_lessons import StreamTask
 from gpicljax.checks import Count, Natural, Range, Rate, check_choice
 from gpicljax.networks.language_model import LanguageModelSettings
 from gpicljax.networks.online_memory import OnlineMemorySettings
@@ -103,11 +103,6 @@ class Config(TrainingConfig):
     def capacity(self) -> int:
         """Returns the symbols of the longest trial that is played; some are longer than streams."""
         return self.length + self.length // 8
-
-    @property
-    def tested_systems(self) -> tuple[str, ...]:
-        """Returns the systems that are played in the end."""
-        return self.systems if self.plays else ()
 
     @property
     def observations_per_update(self) -> int:

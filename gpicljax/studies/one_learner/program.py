@@ -15,18 +15,12 @@ import gpicljax
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.combinators import with_memory_reset
+from gpicljax.agents.symbol_lessons import mixed_lessons
 from gpicljax.agents.symbol_model import (
-    OwnTrials,
-    StreamTask,
     SymbolModelConfig,
     choice_nats,
-    mixed_sampler,
-    no_own_trials,
-    own_trials,
-    stream_sampler,
     symbol_agent,
     symbol_losses,
-    with_own_trials,
 )
 from gpicljax.evaluation.returns import trial_rewards
 from gpicljax.interface import Agent
@@ -46,11 +40,8 @@ from gpicljax.studies.one_learner.config import PRESETS, Config, load_task
 from gpicljax.studies.one_learner.report import NEW, WIPED, report
 from gpicljax.symbols import SYMBOLS
 from gpicljax.typing import ArrayTree
-from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.settings import TrialSettings
 
-OWN_SHARE = 0.5
-"""Share of the streams that the model has played itself, once it has."""
 TRIALS = 0
 """Seed of the trials of tests: the same ones for every model, whatever its own seed is."""
 
@@ -58,51 +49,32 @@ TRIALS = 0
 def build(config: Config) -> Program:
     """Returns the program: streams of all systems, the network and its trainer."""
     tasks = {name: load_task(name) for name in config.systems}
-    models = saved_models(config)
+    played, models = tasks if config.plays else {}, saved_models(config)
     network = language_model(config.network, SYMBOLS, config.capacity)
     updates = config.updates(config.observations_per_update)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
-    share = config.agent.batch_size // config.agent.microbatches // len(config.systems)
-
-    def lessons(task: StreamTask, trials: int) -> tuple[VectorEnv, Agent, int, int]:
-        vec = VectorEnv(task.env, trials, resets="fresh", params=task.params, privileged=True)
-        return vec, task.teacher, task.steps, config.length
-
-    def sampler(task: StreamTask, streams: int) -> Any:
-        return stream_sampler(*lessons(task, streams), task.exploration)
-
-    own = {
-        name: own_trials(*lessons(task, config.own_trials), network)
-        for name, task in tasks.items()
-        if config.own_trials and task.plays_own
-    }
-    samples = {name: sampler(task, share) for name, task in tasks.items()}
-    samples |= {name: with_own_trials(samples[name]) for name in own}
-    terms, sample = symbol_losses(config.systems), mixed_sampler(list(samples.values()))
-    trainer = sequence.make(config.agent, network, sample, terms, length=config.length)
-    data = {name: task.params for name, task in tasks.items()}
-    data |= {name: no_own_trials(data[name], config.length, config.own_trials) for name in own}
-
-    def play_own(state: sequence.TrainState) -> sequence.TrainState:
-        parts = dict(zip(tasks, state.data, strict=True))
-        for number, (name, play) in enumerate(own.items()):
-            key = jax.random.fold_in(jax.random.fold_in(state.key, state.updates), number)
-            streams = play(key, tasks[name].params, state.params)
-            parts[name] = OwnTrials(tasks[name].params, streams, jnp.full((), OWN_SHARE))
-        return dataclasses.replace(state, data=tuple(parts.values()))
+    lessons = mixed_lessons(
+        list(tasks.values()),
+        config.agent.batch_size // config.agent.microbatches // len(config.systems),
+        config.length,
+        lambda env: symbol_agent(network, env, must_speak=True),
+        config.own_trials,
+    )
+    terms = symbol_losses(config.systems)
+    trainer = sequence.make(config.agent, network, lessons.sample, terms, length=config.length)
 
     def init(key: jax.Array, cell: tuple[Any, jax.Array, jax.Array] | tuple[()]) -> Any:
         if not cell:
-            return trainer.init(key, hparams, tuple(data.values()))
+            return trainer.init(key, hparams, lessons.data)
         saved, number, is_new = cell
-        state = trainer.init(jax.random.fold_in(key, number), hparams, tuple(data.values()))
+        state = trainer.init(jax.random.fold_in(key, number), hparams, lessons.data)
         params = jax.tree.map(lambda own, x: jnp.where(is_new, own, x), state.params, saved)
         return dataclasses.replace(state, params=params)
 
     def nats_of(name: str) -> Measure:
         keys = jax.random.split(named_key(TRIALS, f"{name} streams"), config.streams)
-        streams = mixed_sampler([sampler(tasks[name], 1)]), keys, (tasks[name].params,)
-        return Measure(lambda key, params, cell: choice_nats(network, *streams, params))
+        sample, data, _ = mixed_lessons([tasks[name]], 1, config.length)
+        return Measure(lambda key, params, cell: choice_nats(network, sample, keys, data, params))
 
     def play(name: str, agent: Agent, params: Any = (), **how: Any) -> Any:
         task, key = tasks[name], named_key(TRIALS, name)
@@ -136,14 +108,14 @@ def build(config: Config) -> Program:
         details={"systems": ", ".join(config.systems)},
         init=init,
         update=trainer.update,
-        between=play_own,
+        between=lessons.play_own,
         observations=config.observations_per_update if config.train else 0,
         cells={f"{run} {n}": start for (run, n), start in models.items()} or {"": ()},
         measures={
             "nats": {name: nats_of(name) for name in config.systems},
-            "rewards": {name: trials_of(name) for name in config.tested_systems},
+            "rewards": {name: trials_of(name) for name in played},
         },
-        host_measures=lambda run: {name: programs(name) for name in config.tested_systems},
+        host_measures=lambda run: {name: programs(name) for name in played},
         key_metric="nats",
         save=functools.partial(_save, config) if config.train else None,
         more=(tasks, list(models) or [("the network", 0)]),

@@ -22,7 +22,7 @@ def report(outcome: RunResult) -> Report:
     config: Config = outcome.config
     tables, numbers, records = [], {}, []
     tasks, _ = outcome.program.more
-    for name in config.tested_systems:
+    for name in config.systems if config.plays else ():
         task = tasks[name]
         models = _by_run(_by_model(outcome, outcome.measured["rewards"][name]))
         programs = {

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from gpicljax import agents
 from gpicljax.agents.acting import optimal_agent
 from gpicljax.agents.bandits import gittins_bernoulli
-from gpicljax.agents.symbol_model import StreamTask
+from gpicljax.agents.symbol_lessons import StreamTask
 from gpicljax.batching import select
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpicljax.agents.symbol_model import StreamTask
+from gpicljax.agents.symbol_lessons import StreamTask
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.combinators import with_params
 from gpicljax.agents.language_agent import language_agent
-from gpicljax.agents.symbol_model import StreamTask
+from gpicljax.agents.symbol_lessons import StreamTask
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.language_model import LanguageModelSettings, language_model
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpicljax.agents.symbol_model import StreamTask
+from gpicljax.agents.symbol_lessons import StreamTask
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.rules import SHORTCUT_FREE
 from gpicljax.systems.meta_rg.experts import listeners

@@ -23,7 +23,7 @@ LEARNERS = {
     "mental_modelling": ("ppo", "dqn", "sac", "causal_model", "causal_losses"),
     "meta_language": ("sequence",),
     "meta_rg": ("r2d2", "sequence"),
-    "one_learner": ("sequence", "symbol_model"),
+    "one_learner": ("sequence", "symbol_lessons", "symbol_model"),
     "recall": ("r2d2",),
     "train_agent": ("ppo", "dqn", "td3", "sac"),
 }

@@ -161,7 +161,6 @@ LONGER_STUDIES = {
     "mental_modelling": 988,
     "gradual_learning": 967,
     "meta_rg_players": 607,
-    "in_context_rl": 579,
 }
 """Lines of the studies that are longer than they should be; these numbers only become smaller."""
 

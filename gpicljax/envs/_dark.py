@@ -149,7 +149,7 @@ class DarkGrid(Environment[Params, Task, State]):
     @property
     def match(self) -> str:
         """See `Environment.match`."""
-        return "gpicljax.systems.in_context_rl.figures:match"
+        return "gpicljax.systems.in_context_rl.figures.matches:match"
 
     @property
     def controls(self) -> tuple[tuple[str, str], ...]:

@@ -173,7 +173,7 @@ class GridWorld(Environment[Params, Task, State]):
     @property
     def match(self) -> str:
         """See `Environment.match`."""
-        return "gpicljax.systems.in_context_rl.figures:match"
+        return "gpicljax.systems.in_context_rl.figures.matches:match"
 
     def describe(self, state: State, task: Task) -> str:
         """Returns the cell's number and the step."""

@@ -332,7 +332,7 @@ class AnyMDP(Environment[Params, Task, State]):
     @property
     def match(self) -> str:
         """See `Environment.match`."""
-        return "gpicljax.systems.in_context_rl.figures:match"
+        return "gpicljax.systems.in_context_rl.figures.matches:match"
 
     def describe(self, state: State, task: Task) -> str:
         """Returns the state, or what it shows, and the step."""

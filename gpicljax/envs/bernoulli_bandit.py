@@ -163,7 +163,7 @@ class BernoulliBandit(Environment[Params, Task, State]):
     @property
     def match(self) -> str:
         """See `Environment.match`."""
-        return "gpicljax.systems.in_context_rl.figures:bandit_match"
+        return "gpicljax.systems.in_context_rl.figures.matches:bandit_match"
 
     def describe(self, state: State, task: Task) -> str:
         """Returns the pulls made."""

@@ -224,7 +224,7 @@ class OnePullBandit(Bandit[Params, Task]):
     @property
     def match(self) -> str:
         """See `Environment.match`."""
-        return "gpicljax.systems.in_context_rl.figures:match"
+        return "gpicljax.systems.in_context_rl.figures.matches:match"
 
     def describe(self, state: State, task: Task) -> str:
         """Returns whether an arm was pulled."""

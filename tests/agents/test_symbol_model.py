@@ -159,7 +159,7 @@ def kinds_of_trials():
         (stream, experts.teacher_agent(), True),
         (lake, always(2), False),
     )
-    return [kind(*each) for each in kinds]
+    return [kind(*settings) for settings in kinds]
 
 
 def test_a_model_learns_from_trials_of_its_own():
@@ -170,9 +170,9 @@ def test_a_model_learns_from_trials_of_its_own():
     trainer = sequence.make(config, model, lessons.sample, symbol_losses("abc"), length=60)
     state = jax.jit(trainer.init)(jax.random.key(0), SequenceHParams(), lessons.data)
     later = jax.device_get(jax.jit(lessons.play_own)(state))
-    lake, stream, other = later.data
+    lake, stream, second_lake = later.data
     assert [float(x.share) for x in lessons.data[:2]] == [0, 0]
-    assert lake.share == stream.share == OWN_SHARE and not isinstance(other, OwnTrials)
+    assert lake.share == stream.share == OWN_SHARE and not isinstance(second_lake, OwnTrials)
     # Its labels are the teacher's, its actions those of a model that has learnt nothing.
     is_action = lake.streams.targets["is_action"][:-1]
     assert (lake.streams.targets["next"][:-1][is_action] == 3).all()

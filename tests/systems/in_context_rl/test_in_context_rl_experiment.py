@@ -19,12 +19,12 @@ from gpicljax.systems.in_context_rl.env import (
     lake_number,
     own_tests,
 )
+from gpicljax.systems.in_context_rl.figures.trials import draw_curves
 from gpicljax.systems.in_context_rl.measures.playing import agent_tester, play_rules
 from gpicljax.systems.in_context_rl.measures.results import agent_results
 from gpicljax.systems.in_context_rl.measures.trials import TrialRecords, regrets, trial_values
 from gpicljax.systems.in_context_rl.prompts.language_rows import win_stay_lose_shift
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
-from gpicljax.systems.in_context_rl.studies.in_context_rl.report import draw_curves
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
     program as in_context_rl_train,
 )

@@ -11,11 +11,11 @@ from gpicljax.llm.chat import FakeModel
 from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.runtime import named_key
 from gpicljax.systems.in_context_rl.env import TESTS
+from gpicljax.systems.in_context_rl.figures.trials import results_markdown
 from gpicljax.systems.in_context_rl.measures import playing
 from gpicljax.systems.in_context_rl.measures.results import agent_results
 from gpicljax.systems.in_context_rl.prompts import language_rows
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program
-from gpicljax.systems.in_context_rl.studies.in_context_rl.report import results_markdown
 
 pytest.importorskip("httpx")
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from gpicljax.evaluation.tables import join_paragraphs
 from gpicljax.runtime import Report, RunResult
-from gpicljax.systems.in_context_rl.measures.playing import (
-    Contenders,
-    learner_contender,
-)
-from gpicljax.systems.in_context_rl.measures.results import agent_results, count_tasks, split_seeds
-from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
+from gpicljax.systems.in_context_rl.figures.trials import (
     LEGEND,
     draw_curves,
     icl_records,
     results_markdown,
     summary_numbers,
 )
+from gpicljax.systems.in_context_rl.measures.playing import (
+    Contenders,
+    learner_contender,
+)
+from gpicljax.systems.in_context_rl.measures.results import agent_results, count_tasks, split_seeds
 
 
 def report(outcome: RunResult) -> Report:

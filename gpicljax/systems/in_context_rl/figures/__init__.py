@@ -1,0 +1,3 @@
+"""Figures, tables and pages of in-context RL."""
+
+__all__: list[str] = []

@@ -107,42 +107,37 @@ def symbol_agent(
     """
     code, space = code_of(env), env.action_space()
 
-    def read(
-        params: ArrayTree, carry: SymbolCarry, symbol: jax.Array, start: jax.Array, is_read: Any
-    ) -> SymbolCarry:
-        logits, core = network.step(params, carry.core, symbol, start)
-        logits = jnp.where(is_read[:, None], logits, carry.logits)
-        return carry._replace(core=_carry_on(is_read, core, carry.core), logits=logits)
-
     def act(
         keys: jax.Array, params: ArrayTree, carry: SymbolCarry, timestep: TimeStep
     ) -> tuple[Any, Any, SymbolCarry]:
         written = write_step(code, carry.last_action, timestep)
-        size = written.symbols.shape[1]
-        (symbols,) = align_left(written.is_written, size, written.symbols)
         count = written.is_written.sum(1, dtype=jnp.int32)
+        (symbols,) = align_left(written.is_written, written.symbols.shape[1] + 1, written.symbols)
+        symbols = symbols.at[jnp.arange(len(keys)), count].set(ACTION)
 
-        def read_next(place: jax.Array, carry: SymbolCarry) -> SymbolCarry:
-            start = timestep.trial_start & (place == 0)
-            return read(params, carry, symbols[:, place], start, place < count)
+        def read_next(place: jax.Array, so_far: tuple[SymbolCarry, jax.Array]) -> Any:
+            carry, asked = so_far
+            start, goes_on = timestep.trial_start & (place == 0), place < count
+            logits, core = network.step(params, carry.core, symbols[:, place], start)
+            core, after = _carry_on(goes_on, (core, logits), (carry.core, carry.logits))
+            # What is chosen is written at the next step, when it is known what was played.
+            asked = select(place == count, logits, asked)
+            return carry._replace(core=core, logits=after), asked
 
-        carry = jax.lax.fori_loop(0, count.max(), read_next, carry)
+        last = count.max() + 1 if code.acts else count.max()
+        carry, asked = jax.lax.fori_loop(0, last, read_next, (carry, carry.logits))
         if not code.acts:
             assert isinstance(space, spaces.Box)
             values = carry.logits[:, : space.shape[0]]
             return jax.nn.log_softmax(values).astype(space.jax_dtype), {}, carry
         assert isinstance(space, spaces.Discrete)
-        # What is chosen is written at the next step, when it is known what was played.
-        none = jnp.zeros(keys.shape[0], bool)
-        asked = read(params, carry, jnp.full(keys.shape[0], ACTION), none, ~none)
         legal = jnp.broadcast_to(legal_actions(timestep.observation, space), (len(keys), space.n))
-        logits = jnp.where(legal, asked.logits[:, : space.n], -jnp.inf)
+        logits = jnp.where(legal, asked[:, : space.n], -jnp.inf)
         if code.silence is not None:
             logits = _with_silence(code.silence, carry.logits, logits, must_speak)
         choose = lambda key, row: draw_choice(key, row, temperature)  # noqa: E731
         action = jax.vmap(choose)(keys, logits)
-        carry = carry._replace(core=_carry_on(none, asked.core, carry.core), last_action=action)
-        return action, {"logits": logits}, carry
+        return action, {"logits": logits}, carry._replace(last_action=action)
 
     def initial_carry(batch: int) -> SymbolCarry:
         logits = jnp.zeros((batch, SYMBOLS), jnp.result_type(float))

@@ -156,8 +156,8 @@ LINES_OF_A_STUDY = 400
 LONGER_STUDIES = {
     "maze_world": 1201,
     "train_agent": 1153,
-    "meta_language": 803,
-    "meta_rg": 981,
+    "meta_language": 747,
+    "meta_rg": 977,
     "mental_modelling": 988,
     "gradual_learning": 967,
     "meta_rg_players": 607,

@@ -13,7 +13,7 @@ from gpicljax.systems.gradual_learning.env import ByteStream, load_curriculum
 from gpicljax.systems.mental_modelling.data.stored import read_npz
 from gpicljax.systems.mental_modelling.measures.results import load_rows
 from gpicljax.systems.mental_modelling.measures.reviews import load_review
-from gpicljax.systems.meta_language.studies.meta_language.report import CURVES, read_curves
+from gpicljax.systems.meta_language.measures.curves import CURVES, read_curves
 
 REFUSALS = (OSError, ValueError, SavedError)
 WALK = {"environment": "Walk", "action_space": spaces.Discrete(2), "agent": "walker"}

@@ -1,18 +1,21 @@
-"""A text on a page: every token in the colour of the surprise that it was."""
+"""A text on a page, every token in the colour of the surprise that it was; curves of nats."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from gpicljax.environment import Environment
+from gpicljax.evaluation.icl import ICLCurve
 from gpicljax.evaluation.returns import Episode
 from gpicljax.play.drawing import Drawing, describe_situations
 from gpicljax.play.match import Match
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params
 from gpicljax.systems.meta_language.measures.nulls import ORDERS, adaptive_ngrams, mixture
+from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.text import text_stage
 
 
@@ -55,3 +58,9 @@ def draw_language(
 def match(env: MetaLanguage, params: Params) -> Match:
     """Returns how a language is watched; its readers state chances, which no key can."""
     return Match(env, params, draw_language, shipped="meta_language_online")
+
+
+def nats_figure(curves: Mapping[str, ICLCurve], title: str) -> Any:
+    """Nats by position of the context, a line for each curve."""
+    labels: dict[str, Any] = {"xlabel": "tokens of context", "ylabel": "nats per token"}
+    return icl_figure(curves, log=True, title=title, **labels)

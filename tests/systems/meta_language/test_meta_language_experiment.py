@@ -18,6 +18,7 @@ from gpicljax.systems.meta_language.data.faulty_text import WORDS
 from gpicljax.systems.meta_language.measures import curves as curves_measure
 from gpicljax.systems.meta_language.measures import demonstrations as demonstration_measure
 from gpicljax.systems.meta_language.measures import nulls as measures
+from gpicljax.systems.meta_language.measures.curves import read_curves
 from gpicljax.systems.meta_language.studies.meta_language import program as meta_language
 from gpicljax.systems.meta_language.studies.meta_language import report as meta_language_report
 from gpicljax.systems.meta_language.studies.meta_language_compare import (
@@ -155,9 +156,7 @@ def test_compares_runs(quick_run, tmp_path, capsys):
     for file in ("n_2.png", "n_3.png", "training.png", "table.md"):
         assert (tmp_path / file).stat().st_size > 100
     # The sequences are the same, so that one floor serves both runs.
-    kept = [
-        meta_language_report.read_curves(runs / "meta_language" / n) for n in ("quick", "other")
-    ]
+    kept = [read_curves(runs / "meta_language" / n) for n in ("quick", "other")]
     assert meta_language_compare.floors_agree(kept, "n = 3")
     assert not meta_language_compare.floors_agree([kept[0], {"n = 3": kept[1]["n = 2"]}], "n = 3")
     for arguments, word in (["quick"], "two or more"), (["quick", "nobody"], "nobody"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,13 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, log_bins
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.networks.contract import Network
+from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.reading import read_json
 from gpicljax.systems.meta_language.measures.nulls import chosen_elsewhere, nulls
 from gpicljax.typing import ArrayTree
 
 UNTRAINED = "untrained online memory"
+CURVES = "curves.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,3 +123,29 @@ def nats_without_memory(
     logits, _ = network.unroll(params, None, vocabulary[None], None)
     nats = -jax.nn.log_softmax(logits[0].astype(jnp.float32))
     return nats[tokens[:, :-1], tokens[:, 1:]]
+
+
+def write_curves(run: Path, curves: Mapping[str, Mapping[str, ICLCurve]]) -> None:
+    """Writes a run's curves, by kind of language, then by name."""
+    write_atomically(run / CURVES, to_json_text(curves) + "\n")
+
+
+def read_curves(path: Path) -> dict[str, dict[str, ICLCurve]]:
+    """Returns the curves that a run wrote, of its first seed: by kind of language, then by name.
+
+    Raises:
+      OSError: if they cannot be read.
+      ValueError: if they are damaged; it names the file.
+    """
+    try:
+        return {
+            name: {line: ICLCurve(**_arrays(curve)) for line, curve in curves.items()}
+            for name, curves in read_json(path / CURVES).items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path / CURVES} is damaged ({error})") from error
+
+
+def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
+    # What could not be estimated is null.
+    return {name: np.asarray(values, np.float64) for name, values in curve.items()}

@@ -29,6 +29,11 @@ NEAREST, FIXED = "1-nearest neighbour", "fixed tolerance"
 _UNMEASURED = mean_interval([math.nan])
 
 
+def cell_name(cell: Cell) -> str:
+    """Returns a cell in words."""
+    return f"S = {cell[0]}, O = {cell[1]}"
+
+
 class RuleAccuracy(NamedTuple):
     """Accuracies of a rule by game, see `GameAccuracy`; NaN where they were not measured."""
 

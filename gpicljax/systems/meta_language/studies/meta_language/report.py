@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpicljax.evaluation.icl import ICLCurve, icl_profile, log_bins
+from gpicljax.evaluation.icl import icl_profile, log_bins
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, format_interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
 from gpicljax.play.drawing import write_replay
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.storage.atomic import to_json_text, write_atomically
-from gpicljax.storage.reading import read_json
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
-from gpicljax.systems.meta_language.figures import draw_language
+from gpicljax.systems.meta_language.figures import draw_language, nats_figure
 from gpicljax.systems.meta_language.measures.curves import (
     UNTRAINED,
     Curves,
@@ -30,6 +26,7 @@ from gpicljax.systems.meta_language.measures.curves import (
     end,
     late,
     start,
+    write_curves,
 )
 from gpicljax.systems.meta_language.measures.demonstrations import (
     TEMPERATURE,
@@ -38,10 +35,9 @@ from gpicljax.systems.meta_language.measures.demonstrations import (
     wrong_share,
 )
 from gpicljax.systems.meta_language.measures.nulls import ORDERS
-from gpicljax.viz.curves import icl_figure, learning_curves
+from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 
-CURVES = "curves.json"
 TEXT = "natural text"
 PYTHON = ".".join(map(str, sys.version_info[:2]))
 EXPLAINED = (
@@ -193,43 +189,7 @@ def draw(outcome: RunResult, seeds: Sequence[Mapping[str, Curves]]) -> None:
         figures["text"] = "Natural text, letters mapped at random", lines[TEXT]
     for name, (title, curves) in figures.items():
         save_figure(nats_figure(curves, f"{title}: {caption}"), run.figures / f"{name}.png")
-    plain = {
-        name: {line: to_plain(curve) for line, curve in curves_by_line.items()}
-        for name, curves_by_line in lines.items()
-    }
-    write_atomically(run.path / CURVES, to_json_text(plain) + "\n")
-
-
-def nats_figure(curves: Mapping[str, ICLCurve], title: str) -> Any:
-    """Nats by position of the context, a line for each curve."""
-    labels: dict[str, Any] = {"xlabel": "tokens of context", "ylabel": "nats per token"}
-    return icl_figure(curves, log=True, title=title, **labels)
-
-
-def to_plain(curve: ICLCurve) -> dict[str, list[float]]:
-    """Returns a curve for JSON."""
-    return {name: values.tolist() for name, values in dataclasses.asdict(curve).items()}
-
-
-def read_curves(path: Path) -> dict[str, dict[str, ICLCurve]]:
-    """Returns the curves that a run wrote, of its first seed: by kind of language, then by name.
-
-    Raises:
-      OSError: if they cannot be read.
-      ValueError: if they are damaged; it names the file.
-    """
-    try:
-        return {
-            name: {line: ICLCurve(**_arrays(curve)) for line, curve in curves.items()}
-            for name, curves in read_json(path / CURVES).items()
-        }
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path / CURVES} is damaged ({error})") from error
-
-
-def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
-    # What could not be estimated is null.
-    return {name: np.asarray(values, np.float64) for name, values in curve.items()}
+    write_curves(run.path, lines)
 
 
 def replay(outcome: RunResult) -> str:

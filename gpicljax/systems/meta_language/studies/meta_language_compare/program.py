@@ -17,12 +17,8 @@ from gpicljax.runs.distributed import log_once
 from gpicljax.runs.stored_runs import StoredRun, find_run, read_run
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.storage.atomic import write_atomically
-from gpicljax.systems.meta_language.studies.meta_language.report import (
-    CURVES,
-    UNTRAINED,
-    nats_figure,
-    read_curves,
-)
+from gpicljax.systems.meta_language.figures import nats_figure
+from gpicljax.systems.meta_language.measures.curves import CURVES, UNTRAINED, read_curves
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 

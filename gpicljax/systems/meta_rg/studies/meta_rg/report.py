@@ -38,6 +38,7 @@ from gpicljax.systems.meta_rg.measures.rules import (
     NEAREST,
     Cell,
     RuleAccuracy,
+    cell_name,
     decided_by_rule,
     rule_accuracy,
 )
@@ -169,11 +170,6 @@ class Results:
         accuracies = getattr(self.accuracies[condition], measure.phase)
         accuracy = accuracies.by_game if measure.unit == "game" else accuracies.by_episode
         return self.of_cell(self.outcome.seeds(accuracy), index)
-
-
-def cell_name(cell: Cell) -> str:
-    """Returns a cell in words."""
-    return f"S = {cell[0]}, O = {cell[1]}"
 
 
 def condition_table(results: Results, index: int) -> str:

@@ -22,19 +22,19 @@ from gpicljax.runtime import Measure, Probe, Program, RunResult, run_experiment
 from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS, LISTENER, Params
-from gpicljax.systems.meta_rg.figures.replay import (
-    Attention,
-    Recorded,
-    record_with_attention,
-)
+from gpicljax.systems.meta_rg.figures.replay import Attention, Recorded, record_with_attention
 from gpicljax.systems.meta_rg.learners import signalling
 from gpicljax.systems.meta_rg.learners.predictions import prediction
 from gpicljax.systems.meta_rg.learners.signalling_games import game_sequences, signalling_game
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games, probe_metrics
-from gpicljax.systems.meta_rg.measures.rules import Cell, RuleAccuracy, program_accuracies
+from gpicljax.systems.meta_rg.measures.rules import (
+    Cell,
+    RuleAccuracy,
+    cell_name,
+    program_accuracies,
+)
 from gpicljax.systems.meta_rg.measures.speaker_language import Asked, languages
-from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
     FROM_SEQUENCES,
     PRESETS,

@@ -20,8 +20,8 @@ from gpicljax.systems.meta_rg.figures.languages import languages_figure
 from gpicljax.systems.meta_rg.figures.replay import replay
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import accuracy_by_seed
+from gpicljax.systems.meta_rg.measures.rules import cell_name
 from gpicljax.systems.meta_rg.measures.speaker_language import meanings
-from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.typing import ArrayTree
 from gpicljax.viz.style import save_figure
 

@@ -27,9 +27,14 @@ from gpicljax.runtime import (
 )
 from gpicljax.systems.meta_rg.experts.listeners import baseline_rules
 from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed, pair_accuracies
-from gpicljax.systems.meta_rg.measures.rules import Cell, best_rule, panel_rules, rule_player
+from gpicljax.systems.meta_rg.measures.rules import (
+    Cell,
+    best_rule,
+    cell_name,
+    panel_rules,
+    rule_player,
+)
 from gpicljax.systems.meta_rg.studies.game_config import WITHHELD, GameConfig
-from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 
 Shares = dict[str, np.ndarray]
 """By measure, `float64[seeds]`."""

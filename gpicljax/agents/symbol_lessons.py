@@ -134,6 +134,12 @@ def _write_trials(vec: VectorEnv, player: Agent, steps: int, length: int) -> Pla
     return play
 
 
+def _can_be_told(teacher: Agent) -> bool:
+    """Returns whether a teacher takes what was played in place of its actions into account."""
+    memory = jax.eval_shape(lambda: teacher.initial_carry(1))
+    return teacher.record_action is not None or not jax.tree.leaves(memory)
+
+
 def stream_sampler(
     vec: VectorEnv, teacher: Agent, steps: int, length: int, exploration: float = 0.0
 ) -> Sample:
@@ -152,8 +158,7 @@ def stream_sampler(
       ValueError: for a teacher whose memory cannot be told which actions were played instead.
     """
     code = code_of(vec.env)
-    has_memory = bool(jax.tree.leaves(jax.eval_shape(lambda: teacher.initial_carry(1))))
-    fits = not exploration or not has_memory or teacher.record_action is not None
+    fits = not exploration or _can_be_told(teacher)
     check(fits, "exploration", exploration, "0, for a teacher that has no record_action")
     shares = 0.0, exploration if code.acts else 0.0
     player = _with_labels(teacher, random_agent(vec.env), code, shares)
@@ -179,10 +184,11 @@ def _with_own_trials(sample: Sample) -> Sample:
     """Returns the sampler of a teacher's trials and a model's, from `OwnTrials`."""
 
     def draw(keys: jax.Array, data: OwnTrials) -> Sequences:
-        taught, keys = sample(keys, data.params), jax.vmap(jax.random.split, out_axes=1)(keys)
-        count = data.streams.inputs.shape[1]
-        number = jax.vmap(lambda key: jax.random.randint(key, (), 0, count))(keys[0])
-        is_own = jax.vmap(jax.random.uniform)(keys[1]) < data.share
+        apart = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)
+        taught_keys, number_keys, is_keys = apart(keys)
+        taught, count = sample(taught_keys, data.params), data.streams.inputs.shape[1]
+        number = jax.vmap(lambda key: jax.random.randint(key, (), 0, count))(number_keys)
+        is_own = jax.vmap(jax.random.uniform)(is_keys) < data.share
         return jax.tree.map(
             lambda own, new: jnp.where(is_own, own[:, number], new), data.streams, taught
         )
@@ -239,6 +245,9 @@ def mixed_lessons(
       student: from an environment to the agent that plays trials of its own. Where its code has an
         action that is not written, it must always take another one: the teacher says when.
       own_trials: N, trials of each kind that it plays; 0 for none.
+
+    Raises:
+      ValueError: see `stream_sampler`; it holds for trials of a model's own, too.
     """
 
     def batch(task: StreamTask, count: int) -> VectorEnv:
@@ -249,6 +258,8 @@ def mixed_lessons(
         return stream_sampler(vec, task.teacher, task.steps, length, task.exploration)
 
     def play_of(task: StreamTask, student: Agent) -> Play:
+        told = _can_be_told(task.teacher)
+        check(told, "own_trials", own_trials, "0, for a teacher that has no record_action")
         vec, code = batch(task, own_trials), code_of(task.env)
         player = _with_labels(task.teacher, student, code, (1.0, 1.0))
         return _write_trials(vec, player, task.steps, length)

@@ -116,6 +116,9 @@ def test_a_teacher_that_cannot_be_told_is_not_replaced():
     forgetful = always(1)._replace(initial_carry=lambda batch: jnp.zeros(batch))
     with pytest.raises(ValueError, match="exploration"):
         stream_sampler(gpicljax.VectorEnv(env, 2), forgetful, 4, 8, 0.5)
+    lake = kinds_of_trials()[0]._replace(teacher=forgetful)
+    with pytest.raises(ValueError, match="own_trials"):
+        mixed_lessons([lake], 1, 8, lambda env: symbol_agent(network()[0], env), 2)
 
 
 def test_sources_lie_side_by_side():

@@ -23,7 +23,7 @@ BUDGETS = {
     ("meta_rg_players", ""): (181, 1),
     ("meta_rg_players", "--preset cpu-memory"): (7_958, 1),
     ("meta_rg_players", "--preset vdn-sad"): (3_615, 0),
-    ("one_learner", ""): (1_333_283, 3_873),
+    ("one_learner", ""): (1_337_834, 1_729),
     ("recall", ""): (4_238, 0),
     ("train_agent", ""): (2_141, 0),
 }

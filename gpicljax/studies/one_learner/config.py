@@ -60,8 +60,8 @@ class Config(TrainingConfig):
       network: The model.
       agent: Batch and schedule; streams are shared among the systems.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
-      own_trials: Trials of each system that the model plays itself between two lines of the log;
-        half of what it then learns is what its teacher would have done there. 0 for none.
+      own_trials: Trials that the model plays itself between two lines of the log, of each system
+        that has `plays_own`; half of what it then learns there is of these. 0 for none.
       streams: Streams of each system that nats are measured on, beside those that are learnt from.
       trials: Trials that each agent plays in each system.
       temperature: Temperature of the model's choices; 0 takes the most probable action.

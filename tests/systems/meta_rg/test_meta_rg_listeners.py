@@ -31,10 +31,8 @@ def player(env):
     """All calibration rules in one compiled pass, for any parameters of the game."""
     vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
     panel = experts.baseline_panel(env)
-    sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
     return jax.jit(
-        lambda key, params: play_games(key, vec, panel, None, env_params=params, **sizes),
-        compiler_options=OPTIMISED,
+        lambda key, params: play_games(key, vec, panel, None, params), compiler_options=OPTIMISED
     )
 
 
@@ -199,8 +197,7 @@ def test_digitising_pair_is_defeated_by_a_permutation(permutation):
     env = gpicljax.make("MetaRG-v0", speaker="digitising", rules=GameRules(permutation=permutation))
     vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
     agent = experts.rule_listener(env, experts.digitising_rule(env))
-    sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
-    games = jax.jit(lambda key: play_games(key, vec, agent, None, **sizes))(jax.random.key(1))
+    games = jax.jit(lambda key: play_games(key, vec, agent, None))(jax.random.key(1))
     correct = games.correct.reshape(games.valid.shape)
     for phase in zsct_accuracy(correct, games.valid, games.query):
         if permutation == "none":

@@ -12,6 +12,7 @@ import numpy as np
 from gpicljax.evaluation.statistics import rank_auc
 from gpicljax.interface import Agent
 from gpicljax.rollout import Record, play, start_rollout
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.measures.accuracy import (
     PhaseAccuracy,
     correct_decisions,
@@ -62,14 +63,7 @@ def outcome(record: Record) -> Games:
 
 
 def play_games(
-    key: jax.Array,
-    vec: VectorEnv,
-    agent: Agent,
-    params: ArrayTree,
-    *,
-    max_games: int,
-    max_steps: int,
-    env_params: ArrayTree = None,
+    key: jax.Array, vec: VectorEnv, agent: Agent, params: ArrayTree, env_params: ArrayTree = None
 ) -> Games:
     """Plays an episode on every instance and records each game's outcome.
 
@@ -77,40 +71,39 @@ def play_games(
 
     Args:
       key: a typed key.
-      vec: the batch of environments, one episode a trial, with `privileged=True`.
+      vec: a batch of `MetaRG`, one episode a trial, with `privileged=True`.
       agent: the agent. `agents.combinators.with_memory_reset` wipes its memory, for an ablation.
       params: its parameters.
-      max_games: G.
-      max_steps: longest episode; the loop ends when all episodes have.
       env_params: distribution over tasks; the batch's own if None.
 
     Returns:
-      The games.
+      The games; G is the environment's `max_games`.
 
     Example:
       >>> import gpicljax
       >>> from gpicljax.agents.acting import random_agent
       >>> env = gpicljax.make("MetaRG-v0")
       >>> vec = VectorEnv(env, 4, privileged=True)
-      >>> def games(key):
-      ...     return play_games(key, vec, random_agent(env), (), max_games=64, max_steps=64)
-      >>> jax.eval_shape(games, jax.random.key(0)).correct.shape
-      (4, 64)
+      >>> games = lambda key: play_games(key, vec, random_agent(env), ())
+      >>> jax.eval_shape(games, jax.random.key(0)).correct.shape == (4, env.max_games)
+      True
     """
+    env = vec.env
+    assert isinstance(env, MetaRG)
 
     def game(record: Record) -> jax.Array:
         info = record.next_timestep.info
-        return jnp.where(info["decided"], info["game"], max_games)
+        return jnp.where(info["decided"], info["game"], env.max_games)
 
     played = play(
         vec,
         agent,
         params,
         start_rollout(key, vec, agent, env_params),
-        max_steps=max_steps,
+        max_steps=int(env.horizon()),
         keep=outcome,
         slot=game,
-        slots=max_games,
+        slots=env.max_games,
     )
     return jax.tree.map(lambda x: x[:, 0], played.records)
 

@@ -105,17 +105,15 @@ def rule_player(
       episodes: N.
       speaker: what speaks in place of the game's own speaker; see `experts.speakers`.
     """
-    longest = int(env.horizon())
     panel = experts.rule_panel(env, list(rules.values()))
     if speaker is not None:
         panel = two_players(panel, speaker, env.num_decisions, env.message_length)
         env = dataclasses.replace(env, view="players")
-    vec = single_trial_batch(env, episodes, longest, privileged=True)
+    vec = single_trial_batch(env, episodes, int(env.horizon()), privileged=True)
 
     @fast_jit
     def play(key: jax.Array, env_params: ArrayTree) -> Games:
-        sizes = {"max_games": env.max_games, "max_steps": longest}
-        return play_games(key, vec, panel, None, env_params=env_params, **sizes)
+        return play_games(key, vec, panel, None, env_params)
 
     program = within_memory(play, f"{episodes:,} episodes of rules")
     return lambda key, env_params: jax.device_get(program(key, env_params))

@@ -134,6 +134,10 @@ def measures_of(
     # One program for all conditions: what they differ in is traced.
     evaluated = dataclasses.replace(env, ablations=True)
 
+    def batch(game: MetaRG) -> gpicljax.VectorEnv:
+        steps = int(game.horizon())
+        return single_trial_batch(game, config.probe_episodes, steps, privileged=True)
+
     def games(
         key: jax.Array,
         params: ArrayTree,
@@ -152,16 +156,8 @@ def measures_of(
             q_agent(network, env.action_space(), epsilons),
             lambda timestep: forget & (timestep.observation["round"] == 0),
         )
-        steps = int(game.horizon())
-        return play_games(
-            key,
-            single_trial_batch(game, config.probe_episodes, steps, privileged=True),
-            agent,
-            params,
-            max_games=game.max_games,
-            max_steps=steps,
-            env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
-        )
+        played = dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32))
+        return play_games(key, batch(game), agent, params, played)
 
     highest = config.game.max_values + config.game.has_room_for_more_values
     more_samples = max((*config.game.samples, *config.unseen_samples))
@@ -191,16 +187,8 @@ def measures_of(
         """The greedy agent's very games, decided by every rule: no decision changes a game."""
         del params
         game = dataclasses.replace(config.game.make(actions="compact"), ablations=True)
-        steps = int(game.horizon())
-        return play_games(
-            key,
-            single_trial_batch(game, config.probe_episodes, steps, privileged=True),
-            experts.rule_panel(game, list(panel_rules(game).values())),
-            None,
-            max_games=game.max_games,
-            max_steps=steps,
-            env_params=env_params,
-        )
+        panel = experts.rule_panel(game, list(panel_rules(game).values()))
+        return play_games(key, batch(game), panel, None, env_params)
 
     def episode(key: jax.Array, params: ArrayTree, env_params: Params) -> Recorded:
         """Returns the first of the greedy episodes, step by step."""

@@ -127,8 +127,6 @@ def build(config: Config) -> Program:
     env = game(config)
     trainer, hparams, agent, attention, between = learner(config, env)
     sequences = config.method in FROM_SEQUENCES
-    longest = int(env.horizon())
-
     cells: dict[str, Any] = {}
     for cell in config.game.cells:
         params, title = config.game.params(env, cell), cell_name(cell)
@@ -141,7 +139,9 @@ def build(config: Config) -> Program:
         return cell.games if isinstance(cell, signalling.SignallingData) else cell
 
     evaluated = dataclasses.replace(env, ablations=True)
-    batch = single_trial_batch(evaluated, config.probe_episodes, longest, privileged=True)
+    batch = single_trial_batch(
+        evaluated, config.probe_episodes, int(env.horizon()), privileged=True
+    )
 
     def games(
         key: jax.Array, params: ArrayTree, cell: _Cell, channel: jax.Array, explore: jax.Array
@@ -149,15 +149,8 @@ def build(config: Config) -> Program:
         """Plays an episode on each of `probe_episodes` instances; `explore` scales the noise."""
         channel = jnp.asarray(channel, jnp.int32)
         explore = explore * cell.learns if isinstance(cell, signalling.SignallingData) else explore
-        return play_games(
-            key,
-            batch,
-            agent(explore),
-            params,
-            max_games=env.max_games,
-            max_steps=longest,
-            env_params=dataclasses.replace(games_of(cell), channel=channel),
-        )
+        played = dataclasses.replace(games_of(cell), channel=channel)
+        return play_games(key, batch, agent(explore), params, played)
 
     def episode(key: jax.Array, params: ArrayTree, cell: _Cell) -> Recorded:
         """Returns the first of the greedy episodes, step by step."""

@@ -199,12 +199,7 @@ def sample_trajectories(
     lonely = actor is None and actor_params is not None
     check(not lonely, "actor_params", actor_params, "None without an actor")
     task_key, which_key, noise_key, start_key = jax.random.split(key, 4)
-    task_keys = jax.random.split(task_key, episodes)
-    if isinstance(tasks, TaskSet):
-        task_keys = jax.vmap(tasks.sample)(task_keys)
-    elif tasks is not None:
-        check(tasks.shape == (episodes,), "tasks", tasks.shape, f"{episodes} keys, or a TaskSet")
-        task_keys = tasks
+    task_keys = _task_keys(task_key, episodes, tasks)
     choice = jax.random.randint(which_key, (episodes,), 0, len(choices))
     episode_params = jax.tree.map(lambda *leaves: jnp.stack(leaves)[choice], *choices)
     has_one_distribution = isinstance(tasks, jax.Array) and len(choices) == 1
@@ -244,16 +239,7 @@ def sample_trajectories(
     played = play(vec, agent, actor_params, start, max_steps=settings.length, keep=keep)
     states, action, label, reward, kept = jax.tree.map(lambda x: x[:, 0], played.records)
     length = played.length[:, 0]
-    # Beyond its end, nothing of an episode moves.
-    shown = jnp.minimum(jnp.arange(settings.length + 1), length[:, None])
-    first = _stored_arrays(env, start.vstate.state, task)
-    whole = jax.tree.map(
-        lambda x, y: jax.vmap(lambda row, at: row[at])(
-            jnp.concatenate([x[:, None], y], axis=1), shown
-        ),
-        first,
-        states,
-    )
+    whole = _all_moments(_stored_arrays(env, start.vstate.state, task), states, length)
     pose = whole.pop("pose").swapaxes(1, 2)
     trajectory = MazeTrajectory(
         task=jax.vmap(jax.random.key_data)(task_keys),
@@ -476,6 +462,34 @@ def _expert_timestep(env: MazeWorld, state: State, task: Task, start: jax.Array)
     never = jnp.zeros_like(start)
     reward = jnp.zeros(start.shape, state.heading.dtype)
     return TimeStep(None, reward, never, never, start, start, {}, privileged)
+
+
+def _task_keys(key: jax.Array, episodes: int, tasks: TaskSet | jax.Array | None) -> jax.Array:
+    """Returns the keys of the episodes' tasks; see `sample_trajectories`."""
+    if tasks is None or isinstance(tasks, TaskSet):
+        keys = jax.random.split(key, episodes)
+        return keys if tasks is None else jax.vmap(tasks.sample)(keys)
+    check(tasks.shape == (episodes,), "tasks", tasks.shape, f"{episodes} keys, or a TaskSet")
+    return tasks
+
+
+def _all_moments(first: ArrayTree, states: ArrayTree, length: jax.Array) -> Any:
+    """Returns what comes before the first step and after each, leaves `[B, T + 1, ...]`.
+
+    Beyond its end, nothing of an episode moves.
+
+    Args:
+      first: before the first step, leaves `[B, ...]`.
+      states: after each step, leaves `[B, T, ...]`.
+      length: `int32[B]`, steps of each episode.
+    """
+
+    def join(before: jax.Array, after: jax.Array) -> jax.Array:
+        shown = jnp.minimum(jnp.arange(after.shape[1] + 1), length[:, None])
+        moments = jnp.concatenate([before[:, None], after], axis=1)
+        return jax.vmap(lambda row, at: row[at])(moments, shown)
+
+    return jax.tree.map(join, first, states)
 
 
 def _small(action: jax.Array) -> jax.Array:

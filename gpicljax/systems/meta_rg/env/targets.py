@@ -7,6 +7,8 @@ bank and filled afresh (`gpicljax.vector.VectorEnv(resets="bank")`).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -219,6 +221,66 @@ def _sort_pool(sides: list[tuple[jax.Array, jax.Array]], tuples: int) -> jax.Arr
     return jnp.sort(jnp.concatenate(rank))
 
 
+class _Targets(NamedTuple):
+    """Tuple indices of both phases' targets with their numbers, and whether a list was cut."""
+
+    support: jax.Array
+    num_support: jax.Array
+    query: jax.Array
+    num_query: jax.Array
+    is_cut: jax.Array
+
+
+def _sample_both_phases(
+    key: jax.Array,
+    values: jax.Array,
+    valid: tuple[jax.Array, jax.Array],
+    shots: jax.Array,
+    samples: jax.Array,
+    max_support: int,
+    max_query: int,
+    query_targets: str,
+) -> _Targets:
+    """Samples the targets of both phases.
+
+    Args:
+      key: a typed key.
+      values: `bool[N_dim, max_values]`, the values to be shown.
+      valid: `bool[max_values ** N_dim]` for each phase, its tuples.
+      shots: `int32[]`, S.
+      samples: `int32[]`, O.
+      max_support: cap of the support list.
+      max_query: cap of the query list.
+      query_targets: see `sample_skeleton`.
+    """
+    max_values, needed = values.shape[1], shots * values.sum(dtype=jnp.int32)
+    support_tuples, query_tuples = (phase.sum(dtype=jnp.int32) for phase in valid)
+    repeats = needed > samples * support_tuples
+    exhaustive = needed > samples * query_tuples
+    true, false = jnp.ones((), bool), jnp.zeros((), bool)
+    order = _all_tuples(valid[1])
+    place = jnp.arange(max_query, dtype=jnp.int32)
+    listed = order[jnp.minimum(place // samples, order.shape[0] - 1)]
+    keys = jax.random.split(key)
+    if query_targets == "tss":
+        # One loop for both phases: a second one would double the time to compile.
+        lists, lengths, cuts = jax.vmap(
+            lambda k, valid, repeat, active: sample_targets(
+                k, values, valid, shots, repeat, active, max_values, max_support
+            )
+        )(keys, jnp.stack(valid), jnp.stack([repeats, false]), jnp.stack([true, ~exhaustive]))
+        query = jnp.where(exhaustive, listed, lists[1])
+        num_query = jnp.where(exhaustive, samples * query_tuples, lengths[1])
+        return _Targets(lists[0], lengths[0], query, num_query, cuts.any())
+    support = sample_targets(
+        keys[0], values, valid[0], shots, repeats, true, max_values, max_support
+    )
+    if query_targets == "iid":
+        draws = random.integers(keys[1], (max_query,), 0, query_tuples)
+        return _Targets(*support[:2], order[draws], query_tuples, support[2])
+    return _Targets(*support[:2], listed, samples * query_tuples, support[2])
+
+
 def sample_skeleton(
     key: jax.Array,
     num_values: jax.Array,
@@ -259,61 +321,29 @@ def sample_skeleton(
     if withheld:
         lacks = random.integers(jax.random.fold_in(key, 2), (num_dims,), 0, num_values)
         values &= jnp.arange(max_values) != lacks[:, None]
-    support_valid, query_valid = structure.phase_masks(num_values, max_values, lacks)
-    needed = shots * values.sum(dtype=jnp.int32)
-    support_tuples = support_valid.sum(dtype=jnp.int32)
-    query_tuples = query_valid.sum(dtype=jnp.int32)
-    repeats = needed > samples * support_tuples
-    exhaustive = needed > samples * query_tuples
-    true, false = jnp.ones((), bool), jnp.zeros((), bool)
-    order = _all_tuples(query_valid)
-    place = jnp.arange(max_query, dtype=jnp.int32)
-    listed = order[jnp.minimum(place // samples, order.shape[0] - 1)]
-    keys = jax.random.split(key)
-
-    if query_targets == "tss":
-        # One loop for both phases: a second one would double the time to compile.
-        lists, lengths, cuts = jax.vmap(
-            lambda k, valid, repeat, active: sample_targets(
-                k, values, valid, shots, repeat, active, max_values, max_support
-            )
-        )(
-            keys,
-            jnp.stack([support_valid, query_valid]),
-            jnp.stack([repeats, false]),
-            jnp.stack([true, ~exhaustive]),
-        )
-        support, num_support, cut = lists[0], lengths[0], cuts.any()
-        query = jnp.where(exhaustive, listed, lists[1])
-        num_query = jnp.where(exhaustive, samples * query_tuples, lengths[1])
-    else:
-        support, num_support, cut = sample_targets(
-            keys[0], values, support_valid, shots, repeats, true, max_values, max_support
-        )
-        if query_targets == "iid":
-            draws = random.integers(keys[1], (max_query,), 0, query_tuples)
-            query, num_query = order[draws], query_tuples
-        else:
-            query, num_query = listed, samples * query_tuples
+    phases = structure.phase_masks(num_values, max_values, lacks)
+    support, num_support, query, num_query, is_cut = _sample_both_phases(
+        key, values, phases, shots, samples, max_support, max_query, query_targets
+    )
     game = jnp.arange(max_support + max_query, dtype=jnp.int32)
     in_support = game < num_support
     query_game = jnp.clip(game - num_support, 0, max_query - 1)
     nonmatches = None
     if minimal_pairs:
         pair_key, share_key = jax.random.split(jax.random.fold_in(key, 3))
-        first, second = _minimal_pairs(pair_key, query_valid, num_dims, max_values, max_query)
+        first, second = _minimal_pairs(pair_key, phases[1], num_dims, max_values, max_query)
         is_pair = random.uniform(share_key, (max_query,), jnp.float32) < minimal_pairs
         query, nonmatches = jnp.where(is_pair, first, query), jnp.where(is_pair, second, -1)
         nonmatches = jnp.where(in_support, -1, nonmatches[query_game]).astype(INDEX)
-    overflow = cut | (num_query > max_query)
+    overflow = is_cut | (num_query > max_query)
     num_query = jnp.minimum(num_query, max_query)
 
-    tuples = support_valid.shape[0]
+    tuples = len(phases[0])
     sides = [(support, num_support), (query, num_query)]
     if nonmatch != "reference":
-        sides[1] = order, query_tuples
+        sides[1] = _all_tuples(phases[1]), phases[1].sum(dtype=jnp.int32)
     if nonmatch == "dataset":
-        sides[0] = _all_tuples(support_valid), support_tuples
+        sides[0] = _all_tuples(phases[0]), phases[0].sum(dtype=jnp.int32)
     ends = sides[0][1], sides[0][1] + sides[1][1]
     pool = _sort_pool(sides, tuples)
     targets = jnp.where(in_support, support[jnp.minimum(game, max_support - 1)], query[query_game])

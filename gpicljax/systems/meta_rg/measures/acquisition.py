@@ -71,6 +71,50 @@ def _check_shapes(messages: jax.Array, stimuli: jax.Array, **weights: jax.Array)
         check_array(weight.shape == shape[:1], name, weight, f"[{shape[0]}]")
 
 
+class _Games(NamedTuple):
+    """B games: messages `[B, L]`, stimuli `[B, F]` and whether they mean the same, float `[B]`."""
+
+    messages: jax.Array
+    stimuli: jax.Array
+    same: jax.Array
+
+
+def _draw_games(
+    key: jax.Array,
+    messages: jax.Array,
+    stimuli: jax.Array,
+    weights: jax.Array,
+    targets: jax.Array,
+    share: jax.Array,
+) -> _Games:
+    """Draws a game about each target.
+
+    Args:
+      key: a typed key.
+      messages: `int[M, O, L]`, what is said of every sample of every meaning.
+      stimuli: float `[M, O, F]`, the samples.
+      weights: float `[M]`, how often each meaning is shown in the place of another one.
+      targets: `int[B]`, the meanings that are said.
+      share: float, `[]` or `[B]`, probability that the stimulus has the meaning that is said.
+    """
+    same_key, other_key, *views = jax.random.split(key, 4)
+    samples = messages.shape[1]
+    same = jax.random.uniform(same_key, targets.shape) < share
+    logits = jnp.log(weights) + jnp.zeros((len(targets), 1))
+    logits = logits.at[jnp.arange(len(targets)), targets].set(-jnp.inf)
+    other_meanings = jax.random.categorical(other_key, logits)
+    spoken_sample, seen_sample = (
+        jax.random.randint(view, targets.shape, 0, samples) for view in views
+    )
+    # With several samples, the one seen is not the one that the message was about.
+    another = (spoken_sample + 1 + seen_sample % max(samples - 1, 1)) % samples
+    shown = jnp.where(same, targets, other_meanings)
+    seen_sample = jnp.where(same, another, seen_sample)
+    return _Games(
+        messages[targets, spoken_sample], stimuli[shown, seen_sample], same.astype(stimuli.dtype)
+    )
+
+
 def ease_of_acquisition(
     key: jax.Array,
     messages: jax.Array,
@@ -126,44 +170,16 @@ def ease_of_acquisition(
     check_at_least(1, epochs=epochs, batch_size=batch_size, questions=questions, size=size)
     check(0 <= descriptive_ratio <= 1, "descriptive_ratio", descriptive_ratio, "0 .. 1")
     _check_shapes(messages, stimuli, support=support, query=query)
-    count, samples = messages.shape[:2]
+    count = len(messages)
     listener, adam = CommonListener(vocab_size, size), optax.adam(learning_rate)
     places = -(-count // batch_size) * batch_size
-    weights = {"support": jnp.asarray(support, float), "query": jnp.asarray(query, float)}
+    support, query = jnp.asarray(support, float), jnp.asarray(query, float)
 
-    def games(
-        key: jax.Array, targets: jax.Array, share: jax.Array, phase: str
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Messages `[B, L]`, stimuli `[B, F]` and whether they mean the same, of B targets."""
-        same_key, other_key, *views = jax.random.split(key, 4)
-        same = jax.random.uniform(same_key, targets.shape) < share
-        logits = jnp.log(weights[phase]) + jnp.zeros((len(targets), 1))
-        logits = logits.at[jnp.arange(len(targets)), targets].set(-jnp.inf)
-        other_meanings = jax.random.categorical(other_key, logits)
-        spoken_sample, seen_sample = (
-            jax.random.randint(view, targets.shape, 0, samples) for view in views
-        )
-        # With several samples, the one seen is not the one that the message was about.
-        another = (spoken_sample + 1 + seen_sample % max(samples - 1, 1)) % samples
-        shown = jnp.where(same, targets, other_meanings)
-        seen_sample = jnp.where(same, another, seen_sample)
-        return (
-            messages[targets, spoken_sample],
-            stimuli[shown, seen_sample],
-            same.astype(stimuli.dtype),
-        )
-
-    def loss(
-        params: Variables,
-        game_messages: jax.Array,
-        game_stimuli: jax.Array,
-        same: jax.Array,
-        weight: jax.Array,
-    ):
-        logits: Any = listener.apply(params, game_messages, game_stimuli)
-        losses = optax.sigmoid_binary_cross_entropy(logits, same)
+    def loss(params: Variables, games: _Games, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+        logits: Any = listener.apply(params, games.messages, games.stimuli)
+        losses = optax.sigmoid_binary_cross_entropy(logits, games.same)
         total = jnp.maximum(weight.sum(), 1e-9)
-        right = ((logits > 0) == (same > 0)) * weight
+        right = ((logits > 0) == (games.same > 0)) * weight
         return (losses * weight).sum() / total, right.sum()
 
     def step(
@@ -171,12 +187,10 @@ def ease_of_acquisition(
     ) -> tuple[tuple[Variables, optax.OptState], jax.Array]:
         params, state = carry
         targets, key = batch
-        weight = jnp.where(targets < count, weights["support"][targets % count], 0)
+        weight = jnp.where(targets < count, support[targets % count], 0)
         ratio = jnp.asarray(descriptive_ratio)
-        game_messages, game_stimuli, same = games(key, targets % count, ratio, "support")
-        grads, right = jax.grad(loss, has_aux=True)(
-            params, game_messages, game_stimuli, same, weight
-        )
+        games = _draw_games(key, messages, stimuli, support, targets % count, ratio)
+        grads, right = jax.grad(loss, has_aux=True)(params, games, weight)
         updates, state = adam.update(grads, state)
         moved: Any = optax.apply_updates(params, updates)
         return (moved, state), right
@@ -188,24 +202,22 @@ def ease_of_acquisition(
         order = jax.random.permutation(order_key, places).reshape(-1, batch_size)
         keys = jax.random.split(games_key, len(order))
         carry, right = jax.lax.scan(step, carry, (order, keys))
-        return carry, right.sum() / weights["support"].sum()
+        return carry, right.sum() / support.sum()
 
     init_key, train_key, *exam_keys = jax.random.split(key, 4)
     params = listener.init(init_key, messages[:1, 0], stimuli[:1, 0])
     start = params, adam.init(params)
     (params, _), curve = jax.lax.scan(epoch, start, jax.random.split(train_key, epochs))
 
-    def examine(key: jax.Array, phase: str) -> jax.Array:
+    def examine(key: jax.Array, phase: jax.Array) -> jax.Array:
         targets = jnp.repeat(jnp.arange(count), 2 * questions)
         share = jnp.tile(jnp.array([0.0, 1.0]), count * questions)
-        game_messages, game_stimuli, same = games(key, targets, share, phase)
-        _, right = loss(
-            params, game_messages, game_stimuli, same, weight := weights[phase][targets]
-        )
+        games = _draw_games(key, messages, stimuli, phase, targets, share)
+        _, right = loss(params, games, weight := phase[targets])
         return right / weight.sum()
 
     query_key, seen_key = exam_keys
-    return Acquisition(curve, examine(query_key, "query"), examine(seen_key, "support"))
+    return Acquisition(curve, examine(query_key, query), examine(seen_key, support))
 
 
 def language_acquisition(

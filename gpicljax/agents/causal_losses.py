@@ -60,37 +60,31 @@ def encode_observations(autoencoder: Autoencoder, part: int | None = None) -> se
     return prepare
 
 
-def imitation_loss(
-    policy: Policy, name: str = "policy_loss", weight: Weight = 1.0, focus: float = 0.0
-) -> Loss:
+def imitation_loss(policy: Policy, weight: Weight = 1.0) -> Loss:
     """Minus the log-probability of the teacher's action, L_pm, in nats.
 
     Of Gaussian actions it is a density's; their standard deviation comes from the model.
 
     Args:
       policy: over the actions.
-      name: of its metric.
       weight: in the sum of all terms.
-      focus: see `sequence.cross_entropy`; the reference code has 1, the paper none.
 
     Source: equation 6 of the GPICL paper.
     """
     if isinstance(policy, CategoricalPolicy) and isinstance(policy.space, spaces.Discrete):
         return sequence.cross_entropy(
-            name,
+            "policy_loss",
             lambda outputs: outputs.policy,
             lambda targets: jnp.where(targets.counts, targets.label.astype(jnp.int32), -1),
             weight,
-            focus,
         )
-    check(focus == 0, "focus", focus, "0, for actions that are not one choice")
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
         sample = policy.to_sample(sequences.targets.label)
         distribution: Any = policy.distribution(outputs.policy, None)
         return -distribution.log_prob(sample)
 
-    return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
+    return Loss("policy_loss", at, weight, lambda sequences: sequences.targets.counts)
 
 
 def _has_predecessor(sequences: Sequences) -> jax.Array:
@@ -112,7 +106,7 @@ def _picture_error(part: str) -> Callable[[CausalOutput, Sequences], jax.Array]:
     return at
 
 
-def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
+def image_loss(weight: Weight = 1.0) -> Loss:
     """Returns the mean squared difference of expected and seen pictures, L_wm, of values in [0, 1].
 
     The reference code and the paper sum over pixels; this is their mean.
@@ -120,10 +114,10 @@ def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
     Source: equation 7 of the GPICL paper.
     """
 
-    return Loss(name, _picture_error("image"), weight, _has_predecessor)
+    return Loss("image_loss", _picture_error("image"), weight, _has_predecessor)
 
 
-def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
+def latent_loss(weight: Weight = 1.0) -> Loss:
     """Returns the mean squared difference of expected and seen latents, L_z.
 
     Source: appendix A.2 of the GPICL paper.
@@ -133,10 +127,10 @@ def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
         del sequences
         return jnp.square(outputs.latent - jax.lax.stop_gradient(outputs.observed_latent)).mean(-1)
 
-    return Loss(name, at, weight, _has_predecessor)
+    return Loss("latent_loss", at, weight, _has_predecessor)
 
 
-def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
+def reward_loss(weight: Weight = 1.0) -> Loss:
     """Returns the squared difference of expected and received rewards."""
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
@@ -144,10 +138,10 @@ def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
         assert outputs.reward is not None
         return jnp.square(outputs.reward - sequences.inputs.last_reward)
 
-    return Loss(name, at, weight, _has_predecessor)
+    return Loss("reward_loss", at, weight, _has_predecessor)
 
 
-def move_loss(name: str = "move_loss", weight: Weight = 1.0) -> Loss:
+def move_loss() -> Loss:
     """Returns the cross-entropy of whether the last action moved the agent, of models with a map.
 
     Actions that lead nowhere do not count.
@@ -163,10 +157,10 @@ def move_loss(name: str = "move_loss", weight: Weight = 1.0) -> Loss:
         leads = jnp.asarray(STEPS)[jnp.maximum(sequences.inputs.last_action, 0)] != 0
         return leads & _has_predecessor(sequences)
 
-    return Loss(name, at, weight, counts)
+    return Loss("move_loss", at, counts=counts)
 
 
-def address_loss(name: str = "address_loss", weight: Weight = 1.0) -> Loss:
+def address_loss() -> Loss:
     """Returns the nats of the steps that showed the same, of models with a learnt look-up."""
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
@@ -175,7 +169,7 @@ def address_loss(name: str = "address_loss", weight: Weight = 1.0) -> Loss:
         assert outputs.address is not None
         return outputs.address
 
-    return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
+    return Loss("address_loss", at, counts=lambda sequences: sequences.targets.counts)
 
 
 def map_losses(settings: CausalModelSettings) -> list[Loss]:
@@ -183,7 +177,7 @@ def map_losses(settings: CausalModelSettings) -> list[Loss]:
     return [address_loss()] * bool(settings.learnt_map) + [move_loss()] * settings.has_map
 
 
-def sight_loss(name: str = "sight_loss", weight: Weight = 1.0) -> Loss:
+def sight_loss() -> Loss:
     """Returns the cross-entropy of what the teacher sees around the agent, of models that plan."""
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
@@ -202,14 +196,14 @@ def sight_loss(name: str = "sight_loss", weight: Weight = 1.0) -> Loss:
         cells = (errors.sum(-1) * is_seen + unseen).sum(-1)
         return cells + optax.softmax_cross_entropy(command, content[..., -1, 2:])
 
-    return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
+    return Loss("sight_loss", at, counts=lambda sequences: sequences.targets.counts)
 
 
-def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0) -> Loss:
+def reconstruction_loss(weight: Weight = 1.0) -> Loss:
     """Returns the mean squared error of the autoencoder, for models that train it too.
 
     Source: equation 5 of the GPICL paper, without its second term.
     """
 
     at = _picture_error("reconstruction")
-    return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
+    return Loss("reconstruction_loss", at, weight, lambda sequences: sequences.targets.counts)

@@ -93,7 +93,6 @@ def cross_entropy(
     outputs: Callable[[Any], jax.Array] = lambda outputs: outputs,
     target: Callable[[Any], jax.Array] = lambda targets: targets,
     weight: Weight = 1.0,
-    focus: float = 0.0,
 ) -> Loss:
     """Returns the negative log-probability of a discrete target, in nats.
 
@@ -102,17 +101,11 @@ def cross_entropy(
       outputs: where in the network's outputs the logits float `[T, B, A]` are.
       target: where in the targets the `int32[T, B]` are; negative where there is none.
       weight: in the sum of all terms.
-      focus: gamma: positions count by (1 - p)^gamma, where p is the target's probability (Lin et
-        al., 2017). The factor is a part of the loss: it has a gradient.
     """
 
     def at(out: ArrayTree, sequences: Sequences) -> jax.Array:
         labels = jnp.maximum(target(sequences.targets), 0)
-        nats = optax.softmax_cross_entropy_with_integer_labels(outputs(out), labels)
-        if focus == 0:
-            return nats
-        # Kept off 0, where powers below 1 have no gradient.
-        return nats * jnp.power(jnp.maximum(-jnp.expm1(-nats), 1e-6), focus)
+        return optax.softmax_cross_entropy_with_integer_labels(outputs(out), labels)
 
     return Loss(name, at, weight, lambda sequences: target(sequences.targets) >= 0)
 
@@ -121,7 +114,6 @@ def squared_error(
     name: str,
     outputs: Callable[[Any], jax.Array] = lambda outputs: outputs,
     target: Callable[[Any], jax.Array] = lambda targets: targets,
-    weight: Weight = 1.0,
     counts: Callable[[Sequences], jax.Array] | None = None,
 ) -> Loss:
     """Returns the mean squared difference from a target vector, float `[T, B, D]`.
@@ -130,7 +122,6 @@ def squared_error(
       name: of its metric.
       outputs: where in the network's outputs the predictions float `[T, B, D]` are.
       target: where in the targets the vectors are.
-      weight: in the sum of all terms.
       counts: which positions count; None for all.
     """
 
@@ -141,7 +132,7 @@ def squared_error(
             difference = jnp.where(counts(sequences)[..., None], difference, 0)
         return jnp.square(difference).mean(-1)
 
-    return Loss(name, at, weight, counts)
+    return Loss(name, at, counts=counts)
 
 
 @dataclasses.dataclass(frozen=True)

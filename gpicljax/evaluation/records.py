@@ -300,29 +300,25 @@ def icl_record(
     )
 
 
-def reached_length(values: ArrayLike, share: float = 0.1) -> int:
-    """Returns up to which position, of `float[..., T]`, at least this share of trials has data."""
+def reached_length(values: ArrayLike) -> int:
+    """Returns up to which position, of `float[..., T]`, at least a tenth of the trials has data."""
     is_there = np.isfinite(np.asarray(values, np.float64))
-    is_reached = is_there.mean(tuple(range(is_there.ndim - 1))) >= share
+    is_reached = is_there.mean(tuple(range(is_there.ndim - 1))) >= 0.1
     return int(np.argmin(np.append(is_reached, False)))
 
 
-def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
+def icl_summary(record: ICLRecord) -> ICLSummary:
     """Returns the numbers of a record.
 
-    Intervals are t-intervals of the jackknife over rows; for plain means that is the usual
+    Intervals are t-intervals of 95 % of the jackknife over rows; for plain means that is the usual
     t-interval. That of the horizon is the range over seeds, or the bootstrap's over trials.
-
-    Args:
-      record: the record.
-      confidence: coverage of the intervals, in (0, 1).
     """
     agent = record.curves["agent"]
     sign = 1 if record.higher_is_better else -1
     ends = {role: record.ends(role) for role in record.curves}
 
     def estimate(statistic: Callable[[NDArray[np.intp]], float]) -> Estimate:
-        return _jackknife(statistic, len(agent), confidence)
+        return _jackknife(statistic, len(agent))
 
     def mean(values: Floats) -> Estimate:
         return estimate(lambda rows: float(_mean(values[rows], 0)))
@@ -377,17 +373,15 @@ def _horizon(record: ICLRecord) -> Estimate:
     return Estimate(horizon.value, float(np.nanmin(by_seed)), float(np.nanmax(by_seed)))
 
 
-def _jackknife(
-    statistic: Callable[[NDArray[np.intp]], float], count: int, confidence: float
-) -> Estimate:
-    """Returns a statistic of rows, given by their indices, with a t-interval."""
+def _jackknife(statistic: Callable[[NDArray[np.intp]], float], count: int) -> Estimate:
+    """Returns a statistic of rows, given by their indices, with a t-interval of 95 %."""
     every = np.arange(count)
     value = statistic(every)
     if count < 2:
         return Estimate(value, np.nan, np.nan)
     left = np.array([statistic(np.delete(every, i)) for i in every])
     error = np.sqrt((count - 1) / count * ((left - left.mean()) ** 2).sum())
-    half = float(t_quantile(confidence, np.array([count - 1.0]))[0] * error)
+    half = float(t_quantile(0.95, np.array([count - 1.0]))[0] * error)
     return Estimate(value, value - half, value + half)
 
 

@@ -159,5 +159,3 @@ def test_continuous_teachers():
     assert nats(binned, jnp.zeros((1, 1, 10))) == pytest.approx(2 * np.log(5))
     logits = jnp.zeros((1, 1, 10)).at[..., 3].set(20.0).at[..., 5].set(20.0)
     assert nats(binned, logits) == pytest.approx(0, abs=1e-4)
-    with pytest.raises(ValueError, match="focus: got 1"):
-        causal_losses.imitation_loss(binned, focus=1)

@@ -136,17 +136,14 @@ def score_answers(queries: Queries, answers: Answers) -> Score:
     )
 
 
-def accuracy_interval(
-    queries: Queries, score: Score, *, confidence: float = 0.95, resamples: int = 2000
-) -> Interval:
-    """Returns the accuracy over all queries, with an interval over episodes.
+def accuracy_interval(queries: Queries, score: Score, *, resamples: int = 2000) -> Interval:
+    """Returns the accuracy over all queries, with an interval of 95 % over episodes.
 
     Queries of one episode have much in common, so that episodes are drawn, not queries.
 
     Args:
       queries: queries of two episodes or more.
       score: score of the answers.
-      confidence: coverage of the interval, in (0, 1).
       resamples: bootstrap samples, at least 100.
 
     Returns:
@@ -166,9 +163,7 @@ def accuracy_interval(
         "those of 2 or more episodes",
     )
     right = np.bincount(episode_index, weights=score.right)
-    mean, low, high = ratio_interval(
-        right, queries_by_episode, confidence=confidence, resamples=resamples
-    )
+    mean, low, high = ratio_interval(right, queries_by_episode, resamples=resamples)
     return Interval(mean=mean, std=float("nan"), low=low, high=high, count=len(queries_by_episode))
 
 

@@ -101,18 +101,18 @@ def trainer(name, env_id, num_envs):
     """An update by the default settings."""
     algorithm = agents.get_algorithm(name)
     vec = gpicljax.VectorEnv(env_id, num_envs, resets="bank", privileged=algorithm.privileged)
-    made = algorithm.make(algorithm.config(), vec, algorithm.network())
-    state = jax.jit(lambda key: made.init(key, algorithm.hparams()))(jax.random.key(0))
-    program, began = program_of(lambda state, _: made.update(state), state, jax.random.key(1))
-    return program, began, state, made.observations
+    learner = algorithm.make(algorithm.config(), vec, algorithm.network())
+    state = jax.jit(lambda key: learner.init(key, algorithm.hparams()))(jax.random.key(0))
+    program, began = program_of(lambda state, _: learner.update(state), state, jax.random.key(1))
+    return program, began, state, learner.observations
 
 
-MADE = {
+ARGUMENTS = {
     environment: ENVIRONMENTS,
     gymnax_environment: [(env_id, 4096) for env_id in GYMNAX],
-    trainer: [(name, *where) for name, where in TRAINERS.items()],
+    trainer: [(name, *sizes) for name, sizes in TRAINERS.items()],
 }
-CASES = [(make, *arguments) for make, all_of in MADE.items() for arguments in all_of]
+CASES = [(make, *arguments) for make, rows in ARGUMENTS.items() for arguments in rows]
 
 
 def case_id(case):
@@ -132,8 +132,7 @@ def programs(request):
             program, began, carry, amount = case[0](*case[1:])
             return program, time.perf_counter() - began, carry, amount
 
-        made = {case_id(case): pool.submit(make, case) for case in chosen}
-    return made
+        return {case_id(case): pool.submit(make, case) for case in chosen}
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)

@@ -4,12 +4,11 @@ A score is one pair of a query and a key that it sees. Beside it, where PyTorch 
 scaled_dot_product_attention on the same shapes, in turn with ours.
 """
 
-import time
-
 import jax
 import jax.numpy as jnp
 import pytest
 
+from benchmarks.timing import compile_program, time_call
 from gpicljax.networks.attention import causal_attention
 
 HEADS, WIDTH, ROUNDS = 4, 16, 9
@@ -49,23 +48,18 @@ def test_nanoseconds_per_score(benchmark, one_core, batch, length, window, start
 
     keys = jax.random.split(jax.random.key(0), 3)
     inputs = [jax.random.normal(key, (batch, HEADS, WIDTH, length)) for key in keys]
-    began = time.process_time()
-    program = jax.jit(jax.grad(loss, (0, 1, 2))).lower(*inputs).compile()
-    benchmark.extra_info["compile seconds"] = round(time.process_time() - began, 2)
+    program, compile_s = compile_program(jax.grad(loss, (0, 1, 2)), *inputs)
+    benchmark.extra_info["compile seconds"] = round(compile_s, 2)
     memory = program.memory_analysis().temp_size_in_bytes
     benchmark.extra_info["temporary MiB"] = round(memory / 2**20, 1)
-    theirs = None if window or starts else torch_attention(batch, length)
+    torch_program = None if window or starts else torch_attention(batch, length)
     scores = batch * HEADS * sum(min(i + 1, window or length) for i in range(length))
     times = {"ours": [], "torch": []}
 
     def once():
-        began = time.process_time()
-        jax.block_until_ready(program(*inputs))
-        times["ours"].append((time.process_time() - began) / scores * 1e9)
-        if theirs:
-            began = time.process_time()
-            theirs()
-            times["torch"].append((time.process_time() - began) / scores * 1e9)
+        times["ours"].append(time_call(program, *inputs)[1] / scores * 1e9)
+        if torch_program:
+            times["torch"].append(time_call(torch_program)[1] / scores * 1e9)
 
     benchmark.pedantic(once, rounds=ROUNDS, warmup_rounds=1)
     for name, values in times.items():

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
+from benchmarks.timing import compile_program, time_call
 from gpicljax.runtime import FAST_COMPILE
 
 NUM_ENVS, LENGTH, ROUNDS = 8192, 256, 9
@@ -36,20 +37,13 @@ def random_action(space, key, num_envs):
     return jax.random.uniform(key, (num_envs, 1), jnp.float32, space.low, space.high)
 
 
-def compiled(function, *arguments):
-    """A program that takes over its first argument's memory, and its compile time."""
-    start = time.process_time()
-    jitted = jax.jit(function, donate_argnums=0, compiler_options=FAST_COMPILE)
-    program = jitted.lower(*arguments).compile()
-    return program, time.process_time() - start
+OPTIONS = {"donate_argnums": 0, "compiler_options": FAST_COMPILE}
 
 
-def our_chunk(env, num_envs, **kwargs):
+def make_chunk(env, num_envs, **kwargs):
     """A function that does `LENGTH` steps of `num_envs` instances; its compile time."""
     vec = gpicljax.VectorEnv(env, num_envs, resets="bank", **kwargs)
-    start = time.process_time()
-    init = jax.jit(vec.init, compiler_options=FAST_COMPILE).lower(jax.random.key(0)).compile()
-    init_s = time.process_time() - start
+    init, init_s = compile_program(vec.init, jax.random.key(0), compiler_options=FAST_COMPILE)
 
     def chunk(carry, key):
         def step(carry, key):
@@ -63,7 +57,7 @@ def our_chunk(env, num_envs, **kwargs):
         return vec.renew(*carry), used
 
     carry = [init(jax.random.key(0))]
-    program, compile_s = compiled(chunk, carry[0], jax.random.key(1))
+    program, compile_s = compile_program(chunk, carry[0], jax.random.key(1), **OPTIONS)
 
     def run():
         carry[0], used = program(carry[0], jax.random.key(2))
@@ -72,7 +66,7 @@ def our_chunk(env, num_envs, **kwargs):
     return run, init_s + compile_s
 
 
-def their_chunk(env_id, num_envs):
+def make_gymnax_chunk(env_id, num_envs):
     """The same with gymnax's automatic resets."""
     gymnax = pytest.importorskip("gymnax")
     env, params = gymnax.make(env_id)
@@ -92,7 +86,7 @@ def their_chunk(env_id, num_envs):
 
     keys = jax.random.split(jax.random.key(0), num_envs)
     carry = [jax.jit(jax.vmap(env.reset, (0, None)))(keys, params)[1]]
-    program, compile_s = compiled(chunk, carry[0], jax.random.key(1))
+    program, compile_s = compile_program(chunk, carry[0], jax.random.key(1), **OPTIONS)
 
     def run():
         carry[0], used = program(carry[0], jax.random.key(2))
@@ -110,23 +104,19 @@ def report(benchmark, num_envs, compile_s):
 @pytest.mark.benchmark(timer=time.process_time)
 @pytest.mark.parametrize("env_id", ["MountainCar-v0", "Acrobot-v1", "Pendulum-v1"])
 def test_against_gymnax(benchmark, one_core, env_id):
-    ours, compile_s = our_chunk(gpicljax.make(env_id), NUM_ENVS)
-    theirs, their_compile_s = their_chunk(env_id, NUM_ENVS)
-    ours(), theirs()
+    chunk, compile_s = make_chunk(gpicljax.make(env_id), NUM_ENVS)
+    gymnax_chunk, gymnax_compile_s = make_gymnax_chunk(env_id, NUM_ENVS)
+    chunk(), gymnax_chunk()
     ratios, times = [], []
     for _ in range(ROUNDS):
-        spent = []
-        for run in ours, theirs:
-            start = time.process_time()
-            run()
-            spent.append(time.process_time() - start)
+        spent = [time_call(run)[1] for run in (chunk, gymnax_chunk)]
         ratios.append(spent[1] / spent[0])
         times.append(spent[1])
-    benchmark.pedantic(ours, rounds=ROUNDS)
+    benchmark.pedantic(chunk, rounds=ROUNDS)
     report(benchmark, NUM_ENVS, compile_s)
     rate = NUM_ENVS * LENGTH / statistics.median(times)
     benchmark.extra_info["gymnax_steps_per_cpu_second"] = rate
-    benchmark.extra_info["gymnax_compile_cpu_s"] = their_compile_s
+    benchmark.extra_info["gymnax_compile_cpu_s"] = gymnax_compile_s
     benchmark.extra_info["ratio"] = statistics.median(ratios)
     benchmark.extra_info["ratio_spread"] = [min(ratios), max(ratios)]
 
@@ -135,7 +125,7 @@ def test_against_gymnax(benchmark, one_core, env_id):
 @pytest.mark.parametrize(("env_id", "static", "episodes"), SMALL, ids=str)
 def test_environment_steps(benchmark, one_core, env_id, static, episodes):
     env = gpicljax.make(env_id, **static)
-    run, compile_s = our_chunk(env, NUM_ENVS, episodes_per_trial=episodes)
+    run, compile_s = make_chunk(env, NUM_ENVS, episodes_per_trial=episodes)
     run()
     benchmark.pedantic(run, rounds=ROUNDS)
     report(benchmark, NUM_ENVS, compile_s)
@@ -144,7 +134,7 @@ def test_environment_steps(benchmark, one_core, env_id, static, episodes):
 @pytest.mark.benchmark(timer=time.process_time)
 @pytest.mark.parametrize("num_envs", [256, 1024])
 def test_inverted_double_pendulum(benchmark, one_core, num_envs):
-    run, compile_s = our_chunk(gpicljax.make("InvertedDoublePendulum-v5"), num_envs)
+    run, compile_s = make_chunk(gpicljax.make("InvertedDoublePendulum-v5"), num_envs)
     run()
     benchmark.pedantic(run, rounds=ROUNDS)
     report(benchmark, num_envs, compile_s)
@@ -156,7 +146,7 @@ def test_random_processes(benchmark, one_core, static):
     """Tables of 16 states and 5 actions, drawn ahead; drawing them is what costs most."""
     num_envs = 4096
     env = gpicljax.make("AnyMDP-v0", **static)
-    run, compile_s = our_chunk(env, num_envs, bank_size=num_envs, renew_share=0.0)
+    run, compile_s = make_chunk(env, num_envs, bank_size=num_envs, renew_share=0.0)
     run()
     benchmark.pedantic(run, rounds=ROUNDS)
     report(benchmark, num_envs, compile_s)

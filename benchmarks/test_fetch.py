@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gpicljax
+from benchmarks.timing import compile_program
 from gpicljax.agents.acting import random_agent
 from gpicljax.envs.fetch.env import Fetch
 from gpicljax.rollout import play, start_rollout
@@ -29,14 +30,12 @@ def test_environment_steps(benchmark, one_core, task, num_envs):
     vec = gpicljax.VectorEnv(env, num_envs, resets="synchronous", steps_per_trial=LENGTH + 1)
     agent = random_agent(env)
 
-    @jax.jit
-    def played(key):
+    def play_episodes(key):
         return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=LENGTH).records
 
-    started = time.process_time()
-    compiled = played.lower(jax.random.key(0)).compile()
-    benchmark.extra_info["compile_cpu_seconds"] = time.process_time() - started
-    run = lambda: jax.block_until_ready(compiled(jax.random.key(0)))  # noqa: E731
+    program, compile_s = compile_program(play_episodes, jax.random.key(0))
+    benchmark.extra_info["compile_cpu_seconds"] = compile_s
+    run = lambda: jax.block_until_ready(program(jax.random.key(0)))  # noqa: E731
     run()
     benchmark.pedantic(run, rounds=ROUNDS)
     report(benchmark, num_envs)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import gpicljax
+from benchmarks.timing import time_call
 from gpicljax.runtime import FAST_COMPILE
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -44,16 +45,12 @@ def compare(benchmark, steps, run, peers, rounds=7):
     for function in (run, *peers.values()):
         function()
     benchmark.pedantic(run, rounds=rounds)
-    own = benchmark.stats.stats.median
-    benchmark.extra_info["steps_per_cpu_second"] = steps / own
+    seconds = benchmark.stats.stats.median
+    benchmark.extra_info["steps_per_cpu_second"] = steps / seconds
     for name, peer in peers.items():
-        taken = []
-        for _ in range(rounds):
-            start = time.process_time()
-            peer()
-            taken.append(time.process_time() - start)
-        benchmark.extra_info[f"{name}_steps_per_cpu_second"] = steps / statistics.median(taken)
-        benchmark.extra_info[f"cpu_time_over_{name}"] = own / statistics.median(taken)
+        median = statistics.median(time_call(peer)[1] for _ in range(rounds))
+        benchmark.extra_info[f"{name}_steps_per_cpu_second"] = steps / median
+        benchmark.extra_info[f"cpu_time_over_{name}"] = seconds / median
 
 
 def chunk(step, carry, length):
@@ -180,9 +177,9 @@ def episodes(env, num_steps):
 @pytest.mark.benchmark(timer=time.process_time)
 def test_gymnasium(benchmark, one_core):
     num_steps = 2_000
-    own = to_gymnasium(gpicljax.make("FrozenLake-v1"))
+    env = to_gymnasium(gpicljax.make("FrozenLake-v1"))
     peers = {"gymnasium": episodes(gymnasium.make("FrozenLake-v1"), num_steps)}
-    compare(benchmark, num_steps, episodes(own, num_steps), peers)
+    compare(benchmark, num_steps, episodes(env, num_steps), peers)
 
 
 @pytest.mark.benchmark(timer=time.process_time)
@@ -201,8 +198,8 @@ def test_gymnasium_vector(benchmark, one_core, num_envs, mode):
         return run
 
     env = gpicljax.make("FrozenLake-v1")
-    own = to_gymnasium_vector(env, num_envs, autoreset_mode=mode)
-    theirs = gymnasium.vector.SyncVectorEnv(
+    adapted = to_gymnasium_vector(env, num_envs, autoreset_mode=mode)
+    gymnasium_envs = gymnasium.vector.SyncVectorEnv(
         [functools.partial(gymnasium.make, "FrozenLake-v1")] * num_envs,
         autoreset_mode=gymnasium.vector.AutoresetMode(mode),
     )
@@ -215,5 +212,5 @@ def test_gymnasium_vector(benchmark, one_core, num_envs, mode):
             vstate, timestep = step(vstate, actions.astype(np.int32))
             jax.block_until_ready(timestep)
 
-    peers = {"vector_env": plain, "gymnasium": steps(theirs)}
-    compare(benchmark, num_envs * num_steps, steps(own), peers)
+    peers = {"vector_env": plain, "gymnasium": steps(gymnasium_envs)}
+    compare(benchmark, num_envs * num_steps, steps(adapted), peers)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
+from benchmarks.timing import compile_program
 from gpicljax.runtime import ENVIRONMENT_COMPILE
 
 LENGTH = 128
@@ -18,10 +19,8 @@ LENGTH = 128
 def test_environment_steps(benchmark, one_core, resets, num_envs):
     env = gpicljax.make("LunarLander-v3")
     vec = gpicljax.VectorEnv(env, num_envs, resets=resets)
-    init = jax.jit(vec.init, compiler_options=ENVIRONMENT_COMPILE)
-    start = time.process_time()
-    init = init.lower(jax.random.key(0)).compile()
-    init_s = time.process_time() - start
+    options = {"compiler_options": ENVIRONMENT_COMPILE}
+    init, init_s = compile_program(vec.init, jax.random.key(0), **options)
     vstate, timestep = init(jax.random.key(0))
 
     def chunk(vstate, timestep, key):
@@ -36,18 +35,9 @@ def test_environment_steps(benchmark, one_core, resets, num_envs):
         carry, out = jax.lax.scan(step, (vstate, timestep), jax.random.split(key, LENGTH))
         return *carry, out
 
-    start = time.process_time()
-    rollout = (
-        jax.jit(chunk, donate_argnums=(0, 1), compiler_options=ENVIRONMENT_COMPILE)
-        .lower(vstate, timestep, jax.random.key(1))
-        .compile()
-    )
-    rollout_s = time.process_time() - start
-    start = time.process_time()
-    renew = jax.jit(vec.renew, donate_argnums=(0, 1), compiler_options=ENVIRONMENT_COMPILE)
-    renew = renew.lower(vstate, timestep).compile()
-    renew_s = time.process_time() - start
-    state = [vstate, timestep]
+    state, options = [vstate, timestep], options | {"donate_argnums": (0, 1)}
+    rollout, rollout_s = compile_program(chunk, *state, jax.random.key(1), **options)
+    renew, renew_s = compile_program(vec.renew, *state, **options)
 
     def run():
         *state[:], out = rollout(*state, jax.random.key(2))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
+from benchmarks.timing import compile_program
 from gpicljax.agents import autoencoder as training
 from gpicljax.agents import causal_losses, causal_model, sequence
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
@@ -43,18 +44,19 @@ def setting(length=STEPS):
 
 
 @functools.cache
-def made():
+def batch():
     env, params, *_ = setting()
     make = jax.jit(
         lambda key: sample_trajectories(key, env, params, BATCH, Demonstration(length=STEPS))
     )
     episodes, tasks = make(jax.random.key(0))
-    return episodes, tasks, jax.jit(lambda *one: imitation_batch(env, *one))(episodes, tasks)
+    return episodes, tasks, jax.jit(lambda *stored: imitation_batch(env, *stored))(episodes, tasks)
 
 
 def _sequences():
-    seen = made()[2]
-    return Sequences(seen.inputs, None, causal_losses.Targets(seen.label, seen.counts))
+    imitated = batch()[2]
+    targets = causal_losses.Targets(imitated.label, imitated.counts)
+    return Sequences(imitated.inputs, None, targets)
 
 
 # From a part's name to what it begins with and goes on with, `(state, key) -> state`.
@@ -73,11 +75,11 @@ def episodes():
 
 def rendering():
     env, *_ = setting()
-    episodes, tasks, _ = made()
+    episodes, tasks, _ = batch()
 
     def render(x, key):
-        which = jax.random.permutation(key, BATCH)
-        chosen = jax.tree.map(lambda leaf: leaf[which], (episodes, tasks))
+        order = jax.random.permutation(key, BATCH)
+        chosen = jax.tree.map(lambda leaf: leaf[order], (episodes, tasks))
         return x + imitation_batch(env, *chosen).inputs.observation.astype(jnp.float32)
 
     return jnp.zeros((STEPS, BATCH, 32, 32, 3)), render
@@ -85,12 +87,13 @@ def rendering():
 
 def encoding():
     _, _, eyes, _, _, weights = setting()
-    prepare, given = causal_losses.encode_observations(standardise(eyes), part=128), _sequences()
+    prepare = causal_losses.encode_observations(standardise(eyes), part=128)
+    sequences = _sequences()
 
     def encode(x, key):
-        seen = given.inputs.observation + jax.random.bits(key, (), jnp.uint8)
-        inputs = given.inputs._replace(observation=seen)
-        return x + prepare(weights, given._replace(inputs=inputs)).inputs.observation
+        pictures = sequences.inputs.observation + jax.random.bits(key, (), jnp.uint8)
+        inputs = sequences.inputs._replace(observation=pictures)
+        return x + prepare(weights, sequences._replace(inputs=inputs)).inputs.observation
 
     return jnp.zeros((STEPS, BATCH, 64)), encode
 
@@ -98,19 +101,19 @@ def encoding():
 def learning():
     """One model's losses, gradient and step of the optimiser; its pictures are encoded."""
     _, _, _, policy, network, _ = setting()
-    seen = _sequences()
+    sequences = _sequences()
     latents = jax.random.normal(jax.random.key(0), (STEPS, BATCH, 64))
-    given = seen._replace(inputs=seen.inputs._replace(observation=latents))
+    sequences = sequences._replace(inputs=sequences.inputs._replace(observation=latents))
     losses = [causal_losses.imitation_loss(policy), causal_losses.latent_loss(weight=0.5)]
     config, frozen = SequenceConfig(BATCH, schedule="cosine"), (AUTOENCODER, WINDOW)
-    trainer = sequence.make(config, network, lambda keys, data: given, losses, frozen=frozen)
+    trainer = sequence.make(config, network, lambda keys, data: sequences, losses, frozen=frozen)
     return trainer.init(jax.random.key(0), SequenceHParams()), lambda x, key: trainer.update(x)[0]
 
 
 def eyes():
     """An update of the autoencoder, from 256 frames."""
     _, _, eyes, *_ = setting()
-    frames = made()[2].inputs.observation.reshape(-1, 32, 32, 3)[:FRAMES]
+    frames = batch()[2].inputs.observation.reshape(-1, 32, 32, 3)[:FRAMES]
     trainer = training.make(
         SequenceConfig(1), eyes, lambda keys, data: frames, images_per_key=FRAMES
     )
@@ -136,13 +139,12 @@ def test_parts_of_an_update(benchmark, one_core, part):
         return jax.lax.scan(lambda x, key: (go_on(x, key), None), state, keys)[0]
 
     keys = jax.random.split(jax.random.key(0), UPDATES)
-    start = time.process_time()
-    run = jax.jit(several, compiler_options=FAST_COMPILE).lower(state, keys).compile()
-    benchmark.extra_info["compile_cpu_s"] = time.process_time() - start
+    run, compile_s = compile_program(several, state, keys, compiler_options=FAST_COMPILE)
+    benchmark.extra_info["compile_cpu_s"] = compile_s
     benchmark.pedantic(lambda: jax.block_until_ready(run(state, keys)), rounds=5, warmup_rounds=1)
-    each = benchmark.stats.stats.median / UPDATES
-    benchmark.extra_info["ms_per_update"] = 1e3 * each
-    benchmark.extra_info["frames_per_cpu_second"] = frames / each
+    update_s = benchmark.stats.stats.median / UPDATES
+    benchmark.extra_info["ms_per_update"] = 1e3 * update_s
+    benchmark.extra_info["frames_per_cpu_second"] = frames / update_s
 
 
 @pytest.mark.benchmark(timer=time.process_time)
@@ -154,13 +156,11 @@ def test_acting(benchmark, one_core, steps):
 
     def act(key):
         settings = Demonstration(length=steps)
-        made = sample_trajectories(
-            key, env, params, TASKS, settings, actor=agent, actor_params=weights
-        )
-        return made[0].reward.sum()
+        acting = {"actor": agent, "actor_params": weights}
+        return sample_trajectories(key, env, params, TASKS, settings, **acting)[0].reward.sum()
 
-    key, start = jax.random.key(0), time.process_time()
-    run = jax.jit(act, compiler_options=FAST_COMPILE).lower(key).compile()
-    benchmark.extra_info["compile_cpu_s"] = time.process_time() - start
+    key = jax.random.key(0)
+    run, compile_s = compile_program(act, key, compiler_options=FAST_COMPILE)
+    benchmark.extra_info["compile_cpu_s"] = compile_s
     benchmark.pedantic(lambda: jax.block_until_ready(run(key)), rounds=1)
     benchmark.extra_info["steps_per_cpu_second"] = TASKS * steps / benchmark.stats.stats.median

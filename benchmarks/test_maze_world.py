@@ -11,17 +11,13 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
+from benchmarks.timing import compile_program
 from gpicljax.runtime import ENVIRONMENT_COMPILE
 
 BATCH, ROUNDS = 256, 5
 
 
-def compiled(function, *arguments, donate=()):
-    """A program and its compile time in CPU seconds."""
-    start = time.process_time()
-    jitted = jax.jit(function, donate_argnums=donate, compiler_options=ENVIRONMENT_COMPILE)
-    program = jitted.lower(*arguments).compile()
-    return program, time.process_time() - start
+OPTIONS = {"compiler_options": ENVIRONMENT_COMPILE}
 
 
 @pytest.mark.benchmark(timer=time.process_time)
@@ -30,7 +26,7 @@ def test_new_tasks(benchmark, one_core, size):
     env = gpicljax.make("MazeWorld-v0", size=size)
     keys = jax.random.split(jax.random.key(0), BATCH)
     sample = jax.vmap(env.sample_task, (0, None))
-    program, compile_s = compiled(sample, keys, env.default_params)
+    program, compile_s = compile_program(sample, keys, env.default_params, **OPTIONS)
     jax.block_until_ready(program(keys, env.default_params))
     benchmark.pedantic(
         lambda: jax.block_until_ready(program(keys, env.default_params)), rounds=ROUNDS
@@ -43,10 +39,10 @@ def chunk_of(env, num_envs, length, observe):
     """A function that does `length` steps of all instances with random actions; compile time."""
     vec = gpicljax.VectorEnv(env, num_envs, resets="bank")
     keys = jax.random.split(jax.random.key(0), length)
-    init, init_s = compiled(vec.init, jax.random.key(0))
+    init, init_s = compile_program(vec.init, jax.random.key(0), **OPTIONS)
     space = env.action_space()
 
-    def carried(vstate, timestep):
+    def carry_of(vstate, timestep):
         # What is carried has to be made in every step; whole pictures, as a rollout stores them.
         return vstate, timestep if observe else timestep._replace(observation=())
 
@@ -56,13 +52,13 @@ def chunk_of(env, num_envs, length, observe):
                 actions = jax.random.uniform(key, (num_envs, 2), jnp.float32, -1, 1)
             else:
                 actions = jax.random.randint(key, (num_envs,), 0, space.n, jnp.int32)
-            carry = carried(*vec.step(carry[0], actions))
+            carry = carry_of(*vec.step(carry[0], actions))
             return carry, (carry[1].reward.sum(), carry[1].last.sum())
 
         return jax.lax.scan(step, carry, keys)
 
-    carry = [carried(*init(jax.random.key(0)))]
-    program, compile_s = compiled(chunk, carry[0], donate=0)
+    carry = [carry_of(*init(jax.random.key(0)))]
+    program, compile_s = compile_program(chunk, carry[0], donate_argnums=0, **OPTIONS)
 
     def run():
         carry[0], used = program(carry[0])

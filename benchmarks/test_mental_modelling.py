@@ -25,10 +25,10 @@ def test_ten_thousand_queries(benchmark, history):
     def everything():
         count = 0
         for question in QUESTIONS:
-            asked = pick_queries(build_queries(episodes, question, history=history), 2_000)
-            for answers in baseline_answers(asked).values():
-                score_answers(asked, answers)
-            count += len(asked.truth)
+            queries = pick_queries(build_queries(episodes, question, history=history), 2_000)
+            for answers in baseline_answers(queries).values():
+                score_answers(queries, answers)
+            count += len(queries.truth)
         return count
 
     assert benchmark.pedantic(everything, rounds=3, warmup_rounds=0) == 10_000

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
+from benchmarks.timing import compile_program
 from gpicljax.runtime import FAST_COMPILE
 
 ROUNDS = 9
 LENGTH = 4096
-# Languages, sequences of each, cap of the order, order.
+# Languages, sequences of sequences, cap of the order, order.
 SHAPES = [
     (256, 1, 4, 4),
     (1024, 1, 4, 4),
@@ -21,13 +22,6 @@ SHAPES = [
     (32, 8, 8, 8),
     (8, 32, 4, 4),
 ]
-
-
-def compiled(function, *arguments, **options):
-    """A program and its compile time."""
-    start = time.process_time()
-    program = jax.jit(function, **options).lower(*arguments).compile()
-    return program, time.process_time() - start
 
 
 def draw_tasks(env, key, num):
@@ -45,33 +39,35 @@ def measure(benchmark, run, tokens, compile_s):
 
 @pytest.mark.benchmark(timer=time.process_time)
 @pytest.mark.parametrize("with_log_probs", [False, True], ids=["tokens", "with_log_probs"])
-@pytest.mark.parametrize(("num", "each", "cap", "order"), SHAPES)
-def test_sequences(benchmark, one_core, num, each, cap, order, with_log_probs):
+@pytest.mark.parametrize(("num", "sequences", "cap", "order"), SHAPES)
+def test_sequences(benchmark, one_core, num, sequences, cap, order, with_log_probs):
     env = gpicljax.make("MetaLanguage-v0", max_order=cap)
     params = env.make_params(min_order=order, max_order=order)
     keys = jax.random.split(jax.random.key(0), num)
     tasks = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, params)
 
     def draw(key, tasks):
-        return env.sample_sequences(key, tasks, LENGTH, each, with_log_probs=with_log_probs)
+        return env.sample_sequences(key, tasks, LENGTH, sequences, with_log_probs=with_log_probs)
 
-    program, compile_s = compiled(draw, jax.random.key(1), tasks)
-    measure(benchmark, lambda: program(jax.random.key(2), tasks), num * each * LENGTH, compile_s)
+    program, compile_s = compile_program(draw, jax.random.key(1), tasks)
+    measure(
+        benchmark, lambda: program(jax.random.key(2), tasks), num * sequences * LENGTH, compile_s
+    )
 
 
 @pytest.mark.benchmark(timer=time.process_time)
-@pytest.mark.parametrize("each", [1, 8])
-def test_sequences_of_fresh_languages(benchmark, one_core, each):
+@pytest.mark.parametrize("sequences", [1, 8])
+def test_sequences_of_fresh_languages(benchmark, one_core, sequences):
     """A training step on the paper's distribution: languages are drawn, too."""
     env = gpicljax.make("MetaLanguage-v0", max_order=6)
     num = 64
 
     def draw(key):
         task_key, key = jax.random.split(key)
-        return env.sample_sequences(key, draw_tasks(env, task_key, num), LENGTH, each)
+        return env.sample_sequences(key, draw_tasks(env, task_key, num), LENGTH, sequences)
 
-    program, compile_s = compiled(draw, jax.random.key(0))
-    measure(benchmark, lambda: program(jax.random.key(1)), num * each * LENGTH, compile_s)
+    program, compile_s = compile_program(draw, jax.random.key(0))
+    measure(benchmark, lambda: program(jax.random.key(1)), num * sequences * LENGTH, compile_s)
 
 
 @pytest.mark.benchmark(timer=time.process_time)
@@ -90,7 +86,7 @@ def test_environment_steps(benchmark, one_core):
         return vec.renew(*carry), rewards
 
     carry = jax.jit(vec.init, compiler_options=FAST_COMPILE)(jax.random.key(0))
-    program, compile_s = compiled(chunk, carry, jax.random.key(1), donate_argnums=0)
+    program, compile_s = compile_program(chunk, carry, jax.random.key(1), donate_argnums=0)
     carry = [carry]
 
     def run():

@@ -7,13 +7,13 @@ Gymnasium's does, and none there. Both step counts are of environment steps as e
 """
 
 import statistics
-import time
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 import gpicljax
+from benchmarks.timing import compile_program, time_call
 from gpicljax.agents import ppo
 from gpicljax.networks.actor_critic import ActorCritic
 from gpicljax.networks.contract import as_network
@@ -27,18 +27,7 @@ TASKS = {
 }
 
 
-def compiled(function, argument):
-    """The function compiled without the cache on disk, and the CPU seconds that this took."""
-    with_cache = jax.config.jax_enable_compilation_cache
-    jax.config.update("jax_enable_compilation_cache", False)
-    start = time.process_time()
-    program = jax.jit(function, compiler_options=FAST_COMPILE).lower(argument).compile()
-    taken = time.process_time() - start
-    jax.config.update("jax_enable_compilation_cache", with_cache)
-    return program, taken
-
-
-def ours(env):
+def our_updates(env):
     """A program of UPDATES updates, and the state to start from."""
     vec = gpicljax.VectorEnv(env, ENVS, resets="fresh")
     network = as_network(ActorCritic(env.observation_space(), env.action_space()))
@@ -58,7 +47,7 @@ def ours(env):
     return counting, state
 
 
-def theirs(env):
+def rejax_updates(env):
     """The same of rejax."""
     rejax = pytest.importorskip("rejax")
     from gpicljax.interop import to_gymnax
@@ -90,10 +79,10 @@ def test_ppo_beside_rejax(benchmark, one_core, name):
         pytest.skip(f"{name} is not registered")
     env = gpicljax.make(name, **TASKS[name])
     programs = {}
-    for who, make in (("gpicljax", ours), ("rejax", theirs)):
+    for who, make in (("gpicljax", our_updates), ("rejax", rejax_updates)):
         function, state = make(env)
-        program, taken = compiled(function, state)
-        benchmark.extra_info[f"{who}_compile_cpu_s"] = taken
+        program, compile_s = compile_program(function, state, compiler_options=FAST_COMPILE)
+        benchmark.extra_info[f"{who}_compile_cpu_s"] = compile_s
         programs[who] = [program, state]
 
     def run(who):
@@ -106,13 +95,11 @@ def test_ppo_beside_rejax(benchmark, one_core, name):
     counting = []
     for i in range(ROUNDS + 1):
         for who in programs:  # in turns: both see the same neighbours
-            start = time.process_time()
-            counted = run(who)
-            taken = time.process_time() - start
+            counted, seconds = time_call(run, who)
             if i:  # the first round warms up
-                rates[who].append(ENVS * STEPS * UPDATES / taken)
+                rates[who].append(ENVS * STEPS * UPDATES / seconds)
                 if who == "gpicljax":
-                    counting.append(counted / taken)
+                    counting.append(counted / seconds)
     benchmark.pedantic(run, ("gpicljax",), rounds=1)
     medians = {who: statistics.median(values) for who, values in rates.items()}
     benchmark.extra_info["counting_steps_per_cpu_second"] = statistics.median(counting)

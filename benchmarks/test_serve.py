@@ -46,7 +46,7 @@ def bare_exchange(steps):
         return spent
 
 
-def served(folder, steps, talks, *options):
+def serve_seconds(folder, steps, talks, *options):
     """Seconds from the learner's hello to its last step, by the command; loading included."""
     with RemoteLearners(port=0) as free:
         (port,) = free.ports
@@ -66,14 +66,14 @@ def served(folder, steps, talks, *options):
 def test_steps_over_loopback(benchmark, families, talks, tmp_path):
     pytest.importorskip("zmq")
     options = ("--set", "families=" + json.dumps(families))
-    benchmark.extra_info["first steps, seconds"] = served(tmp_path, 10, talks, *options)
+    benchmark.extra_info["first steps, seconds"] = serve_seconds(tmp_path, 10, talks, *options)
     rates, bare = [], []
     for _ in range(3):
-        loading = served(tmp_path, 10, talks, *options)
-        spent = served(tmp_path, STEPS, talks, *options) - loading
+        loading = serve_seconds(tmp_path, 10, talks, *options)
+        spent = serve_seconds(tmp_path, STEPS, talks, *options) - loading
         rates.append((STEPS - 10) / spent)
         bare.append(STEPS / bare_exchange(STEPS))
-    benchmark.pedantic(served, (tmp_path, STEPS, talks, *options), rounds=1)
+    benchmark.pedantic(serve_seconds, (tmp_path, STEPS, talks, *options), rounds=1)
     benchmark.extra_info["steps_per_second"] = [round(rate) for rate in sorted(rates)]
     benchmark.extra_info["of a bare exchange"] = round(sum(rates) / sum(bare), 2)
     print(benchmark.extra_info)

@@ -5,13 +5,12 @@ same model in PyTorch runs in turn with ours in the same process; a missing PyTo
 out. Best of several rounds: on a shared machine single rounds vary by a third.
 """
 
-import time
-
 import jax
 import jax.numpy as jnp
 import optax
 import pytest
 
+from benchmarks.timing import compile_program, time_call
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.language_model import LanguageModel
 from gpicljax.networks.transformer import Transformer
@@ -43,10 +42,10 @@ def torch_model(batch, length):
         def forward(self, x, cosine, sine):
             shape = (*x.shape[:2], 3, HEADS, WIDTH // HEADS)
             q, k, v = self.qkv(self.norm1(x)).view(shape).permute(2, 0, 3, 1, 4)
-            seen = functional.scaled_dot_product_attention(
+            values = functional.scaled_dot_product_attention(
                 rotate(q, cosine, sine), rotate(k, cosine, sine), v, is_causal=True
             )
-            x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
+            x = x + self.out(values.transpose(1, 2).reshape(x.shape))
             return x + self.feed(self.norm2(x))
 
     embedding, layers = nn.Embedding(VOCABULARY, WIDTH), [Layer() for _ in range(LAYERS)]
@@ -84,29 +83,28 @@ def training_program(batch, length, window, report):
         logits, _ = network.unroll(params, None, tokens[:-1], None)
         return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[1:]).mean()
 
-    began = time.process_time()
-    program = jax.jit(jax.value_and_grad(loss)).lower(params, tokens).compile()
-    report["compile seconds"] = round(time.process_time() - began, 1)
+    program, compile_s = compile_program(jax.value_and_grad(loss), params, tokens)
+    report["compile seconds"] = round(compile_s, 1)
     report["temporary MiB"] = round(program.memory_analysis().temp_size_in_bytes / 2**20)
     return lambda: jax.block_until_ready(program(params, tokens))
 
 
 def rate(function, tokens):
     """Tokens per CPU-second of one call."""
-    began = time.process_time()
-    function()
-    return tokens / (time.process_time() - began)
+    return tokens / time_call(function)[1]
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 4096), (4, 1024)])
 def test_training_beside_pytorch(benchmark, one_core, batch, length):
-    theirs = torch_model(batch, length)
-    ours = training_program(batch, length, None, benchmark.extra_info)
-    rates = {"ours": [], "PyTorch": []}
+    programs = {
+        "ours": training_program(batch, length, None, benchmark.extra_info),
+        "PyTorch": torch_model(batch, length),
+    }
+    rates = {name: [] for name in programs}
 
     def once():
-        rates["ours"].append(rate(ours, batch * length))
-        rates["PyTorch"].append(rate(theirs, batch * length))
+        for name, program in programs.items():
+            rates[name].append(rate(program, batch * length))
 
     benchmark.pedantic(once, rounds=ROUNDS, warmup_rounds=1)
     best = {name: max(values) for name, values in rates.items()}
@@ -151,9 +149,8 @@ def test_decoding(benchmark, one_core, batch):
         for _ in range(5):
             length = jnp.full(batch, position, jnp.int32)
             carry = state[1].replace(length=length)
-            began = time.process_time()
-            state = jax.block_until_ready(steps(state[0], carry, state[2]))
-            times.append((time.process_time() - began) / 32 * 1e6)
+            state, seconds = time_call(steps, state[0], carry, state[2])
+            times.append(seconds / 32 * 1e6)
         benchmark.extra_info[f"us per step after {position} tokens"] = round(min(times), 1)
         return state
 

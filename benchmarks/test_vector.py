@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
+from benchmarks.timing import compile_program, time_call
 from gpicljax.runtime import ENVIRONMENT_COMPILE
 
 NUM_ENVS, ROUNDS = 4096, 9
@@ -23,7 +24,7 @@ SETTINGS = {
 }
 
 
-def consumed(observation, reward):
+def consume(observation, reward):
     """A number that depends on every leaf, so that none is optimised away."""
     return sum(x.astype(jnp.float32).sum() for x in jax.tree.leaves((observation, reward)))
 
@@ -35,7 +36,7 @@ def make_programs(vec, length):
     def vector(vstate, key):
         def body(vstate, key):
             vstate, timestep = vec.step(vstate, actions(jax.random.split(key, NUM_ENVS)))
-            return vstate, consumed(timestep.observation, timestep.reward)
+            return vstate, consume(timestep.observation, timestep.reward)
 
         return jax.lax.scan(body, vstate, jax.random.split(key, length))
 
@@ -52,7 +53,7 @@ def make_programs(vec, length):
                 else (task, out.state)
             )
             observation = jax.vmap(env.observe)(state, task)
-            return (keys, task, state), consumed(observation, out.reward)
+            return (keys, task, state), consume(observation, out.reward)
 
         return jax.lax.scan(body, carry, jax.random.split(key, length))
 
@@ -73,16 +74,14 @@ def measure(benchmark, programs, states, steps):
     """Rates of all programs, and the median ratios of the first one's CPU seconds to theirs."""
     compiled, info, times = [], {}, []
     for (name, program), state in zip(programs.items(), states, strict=True):
-        jitted = jax.jit(program, donate_argnums=0, compiler_options=ENVIRONMENT_COMPILE)
-        start = time.perf_counter()
-        compiled.append(jitted.lower(state, jax.random.key(0)).compile())
-        info[f"compile_{name}_wall_s"] = time.perf_counter() - start
+        options = {"donate_argnums": 0, "compiler_options": ENVIRONMENT_COMPILE}
+        run, seconds = compile_program(program, state, jax.random.key(0), **options)
+        compiled.append(run)
+        info[f"compile_{name}_cpu_s"] = seconds
 
     def once(program, state):
         state = jax.block_until_ready(jax.tree.map(jnp.copy, state))
-        start = time.process_time()
-        jax.block_until_ready(program(state, jax.random.key(1)))
-        return time.process_time() - start
+        return time_call(program, state, jax.random.key(1))[1]
 
     def compare():
         times.append([once(*pair) for pair in zip(compiled, states, strict=True)])

@@ -61,9 +61,9 @@ class Config:
 
 
 class Played(NamedTuple):
-    """Episodes, `[N, 50, ...]`: what was seen before each action, the action, and the reward."""
+    """Episodes, `[N, 50, ...]`: the observation before each action, the action, and the reward."""
 
-    seen: dict[str, np.ndarray]
+    observation: dict[str, np.ndarray]
     action: np.ndarray
     reward: np.ndarray
 
@@ -78,28 +78,31 @@ def _play(env: FetchTask, agent: Agent, params: Any, key: jax.Array, episodes: i
         start = start_rollout(key, vec, agent)
         return play(vec, agent, params, start, max_steps=_STEPS, keep=keep).records
 
-    found = jax.tree.map(lambda x: np.asarray(x[:, 0]), jax.jit(run)(key, params))
-    return Played(*found)
+    records = jax.jit(run)(key, params)
+    return Played(*jax.tree.map(lambda x: np.asarray(x[:, 0]), records))
 
 
-def _replayed(task: str, real: Played) -> tuple[np.ndarray, np.ndarray]:
-    """Gripper and block in the model, by the simulator's starts and actions, `[N, 50, 3]`."""
+def _replay(task: str, real: Played) -> tuple[np.ndarray, np.ndarray]:
+    """Returns gripper and block in the model, by the simulator's starts and actions.
+
+    Both are float `[N, 50, 3]`.
+    """
     scene = SCENES[task]
 
-    def one(body: jax.Array, actions: jax.Array) -> Any:
+    def replay(body: jax.Array, actions: jax.Array) -> Any:
         def step(world: Any, action: jax.Array) -> Any:
             return dynamics.advance(task, world, action), dynamics.observed_places(scene, world)[:2]
 
         return jax.lax.scan(step, first_world(scene, body), actions)[1]
 
-    body = jnp.asarray(real.seen["achieved_goal"][:, 0], jnp.float32)
-    gripper, block = jax.jit(jax.vmap(one))(body, jnp.asarray(real.action))
+    body = jnp.asarray(real.observation["achieved_goal"][:, 0], jnp.float32)
+    gripper, block = jax.jit(jax.vmap(replay))(body, jnp.asarray(real.action))
     return np.asarray(gripper), np.asarray(block)
 
 
-def _moved(played: Played) -> np.ndarray:
+def _displacement(played: Played) -> np.ndarray:
     """Returns how far blocks have moved by the last step, in metres."""
-    places = played.seen["achieved_goal"]
+    places = played.observation["achieved_goal"]
     return np.linalg.norm(places[:, -1] - places[:, 0], axis=-1)
 
 
@@ -114,9 +117,9 @@ def _success(played: Played) -> str:
 
 def _open_loop(task: str, real: Played) -> list[str]:
     """The row about random actions."""
-    gripper, block = _replayed(task, real)
-    away = 1000 * np.linalg.norm(gripper - real.seen["observation"][..., :3], axis=-1)
-    touched = _moved(real) > _MOVED
+    gripper, block = _replay(task, real)
+    away = 1000 * np.linalg.norm(gripper - real.observation["observation"][..., :3], axis=-1)
+    touched = _displacement(real) > _MOVED
     moved = np.linalg.norm(block[:, -1] - block[:, 0], axis=-1) > _MOVED
     by_step = ", ".join(f"{np.median(away[:, t]):.1f}" for t in (1, 10, 25, 49))
     return [
@@ -127,13 +130,13 @@ def _open_loop(task: str, real: Played) -> list[str]:
     ]
 
 
-def _displacements(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> Any:
-    """Cumulative distributions of how far the rules moved blocks, per task."""
-    figure = new_figure(3.2 * len(found), 2.6)
-    panels = figure.subplots(1, len(found), squeeze=False)[0]
-    for panel, (task, both) in zip(panels, found.items(), strict=True):
-        for name, moved, style in zip(("MuJoCo", "model"), both, ("-", "--"), strict=True):
-            ranked = np.sort(moved)
+def _displacement_figure(displacements: dict[str, list[np.ndarray]]) -> Any:
+    """Returns the cumulative distributions of how far the rules moved blocks, per task."""
+    figure = new_figure(3.2 * len(displacements), 2.6)
+    panels = figure.subplots(1, len(displacements), squeeze=False)[0]
+    for panel, (task, pair) in zip(panels, displacements.items(), strict=True):
+        for name, metres, style in zip(("MuJoCo", "model"), pair, ("-", "--"), strict=True):
+            ranked = np.sort(metres)
             share = np.arange(1, len(ranked) + 1) / len(ranked)
             panel.step(100 * ranked, share, style, where="post", label=name)
         panel.set(title=task.replace("_", " "), xlabel="the block's displacement, cm")
@@ -160,11 +163,11 @@ def compare(config: Config) -> list[str]:
             raise ValueError(refusal("agents", str(folder), accepted_values))
         key = named_key(config.seed, str(folder.name))
         trained = "MuJoCo" if isinstance(saved.env, FetchSimulator) else "the model"
-        both = [
+        successes = [
             _success(_play(kind(saved.env.task), saved.agent, saved.params, key, config.episodes))
             for kind in (Fetch, FetchSimulator)
         ]
-        rows.append([saved.env.task, saved.info["algorithm"], trained, *both])
+        rows.append([saved.env.task, saved.info["algorithm"], trained, *successes])
     if rows:
         head = ["task", "agent", "trained in", "success in the model", "success in MuJoCo"]
         lines += _table(head, rows)
@@ -172,22 +175,21 @@ def compare(config: Config) -> list[str]:
 
 
 def _rules(config: Config) -> list[str]:
-    at_random, ruled, moved = [], [], {}
+    random_rows, rule_rows, displacements = [], [], {}
     for task in config.tasks:
         model, real = Fetch(task), FetchSimulator(task)
         key = named_key(config.seed, task)
         played = _play(real, random_agent(real), (), key, config.episodes)
-        at_random.append([task, *_open_loop(task, played)])
-        both = [_play(env, script(env), (), key, config.episodes) for env in (real, model)]
-        far = [_moved(x) for x in both]
-        moved[task] = (far[0], far[1])
-        middle = [f"{100 * np.median(x):.1f} cm" for x in far]
-        ruled.append([task, _success(both[0]), _success(both[1]), *middle])
-    save_figure(_displacements(moved), config.out / "fetch_displacements.png")
+        random_rows.append([task, *_open_loop(task, played)])
+        pair = [_play(env, script(env), (), key, config.episodes) for env in (real, model)]
+        displacements[task] = [_displacement(x) for x in pair]
+        medians = [f"{100 * np.median(x):.1f} cm" for x in displacements[task]]
+        rule_rows.append([task, *map(_success, pair), *medians])
+    save_figure(_displacement_figure(displacements), config.out / "fetch_displacements.png")
     head = ["task", "median", "90 % below", "medians after 1, 10, 25, 49 steps, mm", "blocks moved"]
-    lines = ["Gripper, random actions:", "", *_table(head, at_random)]
+    lines = ["Gripper, random actions:", "", *_table(head, random_rows)]
     head = ["task", "success in MuJoCo", "in the model", "median displacement", "in the model"]
-    return [*lines, "Rules, at the last step / at any:", "", *_table(head, ruled)]
+    return [*lines, "Rules, at the last step / at any:", "", *_table(head, rule_rows)]
 
 
 def main() -> None:

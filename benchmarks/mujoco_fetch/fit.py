@@ -47,77 +47,72 @@ class Substeps(NamedTuple):
     free: np.ndarray
 
 
-def _actions(task: str, how: str, rng: np.random.Generator) -> Any:
-    """A function from an observation to an action."""
-    kept: list[Any] = []
-    if how != "rules":
+def _policy(task: str, behaviour: str, rng: np.random.Generator) -> Any:
+    """Returns a function from an observation to an action."""
+    actions: list[Any] = []
+    if behaviour != "rules":
 
-        def act(seen: dict[str, np.ndarray]) -> np.ndarray:
-            if how == "random" or len(kept) % 8 == 0:
-                kept.append(rng.uniform(-1, 1, 4))
-            else:
-                kept.append(kept[-1])
-            return kept[-1]
+        def act_at_random(observation: dict[str, np.ndarray]) -> np.ndarray:
+            draws = behaviour == "random" or len(actions) % 8 == 0
+            actions.append(rng.uniform(-1, 1, 4) if draws else actions[-1])
+            return actions[-1]
 
-        return act
+        return act_at_random
     agent = script(Fetch(task))  # pyright: ignore[reportArgumentType] - one of the three
     carry = agent.initial_carry(1)
-    step = jax.jit(lambda *given: agent.act(given[0], (), *given[1:]))
+    step = jax.jit(lambda keys, *arguments: agent.act(keys, (), *arguments))
 
-    def ruled(seen: dict[str, np.ndarray]) -> np.ndarray:
+    def act_by_rule(observation: dict[str, np.ndarray]) -> np.ndarray:
         nonlocal carry
-        shown = {name: jnp.asarray(x, jnp.float32)[None] for name, x in seen.items()}
-        no, first = jnp.zeros(1, bool), jnp.full(1, not kept)
-        timestep = TimeStep(shown, jnp.zeros(1), no, no, first, first, info={})
+        batch = {name: jnp.asarray(x, jnp.float32)[None] for name, x in observation.items()}
+        false, first = jnp.zeros(1, bool), jnp.full(1, not actions)
+        timestep = TimeStep(batch, jnp.zeros(1), false, false, first, first, info={})
         action, _, carry = step(jax.random.split(jax.random.key(0), 1), carry, timestep)
-        kept.append(np.asarray(action[0], float))
-        return kept[-1]
+        actions.append(np.asarray(action[0], float))
+        return actions[-1]
 
-    return ruled
+    return act_by_rule
 
 
-def record(task: str, how: str, episodes: int, seed: int) -> Substeps:
-    """Plays in the simulator.
+def record(task: str, behaviour: str, episodes: int, seed: int) -> Substeps:
+    """Plays in the simulator; returns the substeps.
 
     Args:
       task: one of `SCENES`.
-      how: `random`, `kept` (the same action for eight steps) or `rules`.
+      behaviour: `random`, `repeats` (the same action for eight steps) or `rules`.
       episodes: of 50 steps.
       seed: of starts and actions.
-
-    Returns:
-      Their substeps.
     """
     host, rng = simulator(task), np.random.default_rng(seed)
     env, mujoco = type(host._env)(), host.mujoco
     model, data = env.model, env.data
     link = model.body("robot0:gripper_link").id
     robot = {model.body(f"robot0:{name}").id for name in _ROBOT}
-    kept: list[tuple] = []
+    rows: list[tuple] = []
     for _ in range(episodes):
-        seen, _ = env.reset(seed=int(rng.integers(2**31)))
-        act = _actions(task, how, rng)
+        observation, _ = env.reset(seed=int(rng.integers(2**31)))
+        act = _policy(task, behaviour, rng)
         for _ in range(50):
-            env._set_action(np.clip(act(seen), -1, 1).astype(np.float32))
+            env._set_action(np.clip(act(observation), -1, 1).astype(np.float32))
             for _ in range(SUBSTEPS):
                 mujoco.mj_step(model, data)  # places and velocities are those it started from
                 moving = np.zeros(6)
-                of = mujoco.mjtObj.mjOBJ_XBODY
-                mujoco.mj_objectVelocity(model, data, of, link, moving, 0)
+                body = mujoco.mjtObj.mjOBJ_XBODY
+                mujoco.mj_objectVelocity(model, data, body, link, moving, 0)
                 touching = model.geom_bodyid[data.contact.geom].flatten()
                 free = not robot & set(touching.tolist())
                 place, target = data.xpos[link].copy(), data.mocap_pos[0]
                 lean = data.xmat[link][[0, 3]].copy()
-                kept.append((target - place, moving[3:], lean, place, free))
+                rows.append((target - place, moving[3:], lean, place, free))
             env._step_callback()
-            seen = env._get_obs()
-    error, velocity, lean, place, free = map(np.array, zip(*kept, strict=True))
+            observation = env._get_obs()
+    error, velocity, lean, place, free = map(np.array, zip(*rows, strict=True))
     last = np.arange(len(free)) % (50 * SUBSTEPS) == 50 * SUBSTEPS - 1
     acceleration = (np.roll(velocity, -1, 0) - velocity) / STEP
     return Substeps(*(x[~last] for x in (error, velocity, lean, place, acceleration, free)))
 
 
-def _joined(parts: list[Substeps]) -> Substeps:
+def _join(parts: list[Substeps]) -> Substeps:
     return Substeps(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
@@ -133,47 +128,46 @@ def fit_lean(substeps: Substeps) -> list[float]:
     return [float(np.polyfit(velocity[:, i], lean[:, i], 1)[0]) for i in range(2)]
 
 
-def response(of: Substeps) -> np.ndarray:
-    """`hand.SPRING`, `DAMPER` and `SAG`, float `[3, 3]`, by axes."""
-    used = _select(of)
-    found = []
+def fit_response(substeps: Substeps) -> np.ndarray:
+    """Returns `hand.SPRING`, `DAMPER` and `SAG`, float `[3, 3]`, by axes."""
+    used = _select(substeps)
+    coefficients = []
     for axis in range(3):
-        way, velocity = of.error[used, axis], of.velocity[used, axis]
-        known = np.stack([way, -velocity, np.ones_like(way)], -1)
-        wanted = of.acceleration[used, axis]
-        found.append(np.linalg.lstsq(known, wanted, rcond=None)[0])
-        rest = np.var(wanted - known @ found[-1]) / np.var(wanted)
+        error, velocity = substeps.error[used, axis], substeps.velocity[used, axis]
+        features = np.stack([error, -velocity, np.ones_like(error)], -1)
+        target = substeps.acceleration[used, axis]
+        coefficients.append(np.linalg.lstsq(features, target, rcond=None)[0])
+        rest = np.var(target - features @ coefficients[-1]) / np.var(target)
         print(f"{'xyz'[axis]}: explains {1 - rest:.4f} of the variance")
-    return np.array(found)
+    return np.array(coefficients)
 
 
-def held_back(of: Substeps) -> list[tuple[float, float]]:
+def resistance(substeps: Substeps) -> list[tuple[float, float]]:
     """Returns the force that holds the hand back, by the wrist's distance from the shoulder."""
-    e, v = of.error[of.free], of.velocity[of.free]
-    rest = 2490 * e - 100 * v - of.acceleration[of.free]
-    place = jnp.asarray(of.place[of.free].T)
+    error, velocity, _, place, acceleration, _ = (x[substeps.free] for x in substeps)
+    rest = 2490 * error - 100 * velocity - acceleration
+    place = jnp.asarray(place.T)
     _, way = hands.held_back((place[0], place[1], place[2]))
     far = np.asarray(hands.distance((place[0], place[1], place[2]))[0])
     inwards = np.sum([r * np.asarray(w) for r, w in zip(rest.T, way, strict=True)], 0)
     edges = np.arange(0.62, 0.9, 0.03)
-    found = []
+    forces = []
     for low in edges:
         inside = (far >= low) & (far < low + 0.03)
         if inside.sum() > 100:
-            found.append(
-                (round(float(low + 0.015), 3), round(float(np.median(inwards[inside])), 1))
-            )
-    return found
+            force = float(np.median(inwards[inside]))
+            forces.append((round(float(low + 0.015), 3), round(force, 1)))
+    return forces
 
 
 def main() -> None:
     """Prints constants, from which those of `hand` are."""
     np.set_printoptions(precision=2, suppress=True, linewidth=100)
-    usual = [record(task, how, 12, 0) for task in SCENES for how in ("random", "rules")]
-    spring, damper, sag = response(_joined(usual)).T.round(1).tolist()
+    usual = _join([record(task, x, 12, 0) for task in SCENES for x in ("random", "rules")])
+    spring, damper, sag = fit_response(usual).T.round(1).tolist()
     print("SPRING, DAMPER, SAG =", spring, damper, sag)
-    print("LEAN =", np.round(fit_lean(_joined(usual)), 4).tolist())
-    print("held back:", held_back(_joined([record(task, "kept", 12, 0) for task in SCENES])))
+    print("LEAN =", np.round(fit_lean(usual), 4).tolist())
+    print("held back:", resistance(_join([record(task, "repeats", 12, 0) for task in SCENES])))
 
 
 if __name__ == "__main__":

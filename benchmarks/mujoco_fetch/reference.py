@@ -26,13 +26,13 @@ class State:
 
     Attributes:
       words: `uint32[W, 2]`, the simulator's state, whatever the precision here.
-      seen: float `[25]`, what the simulator shows of it.
+      observation: float `[25]`, what the simulator shows of it.
       goal: float `[3]`, where the block is to be, in metres.
       steps: `int32[]`, steps taken.
     """
 
     words: jax.Array
-    seen: jax.Array
+    observation: jax.Array
     goal: jax.Array
     steps: jax.Array
 
@@ -53,28 +53,28 @@ class FetchSimulator(FetchTask[State]):
         """Block and goal somewhere, from a seed for the simulator's own generator."""
         del task
         seed = jax.random.bits(key, (), jnp.uint32)
-        seen = self._ask(lambda seed: self._host.start(seed), seed)
-        return State(seen.words, seen.observation, seen.goal, jnp.zeros((), jnp.int32))
+        first = self._ask(lambda seed: self._host.start(seed), seed)
+        return State(first.words, first.observation, first.goal, jnp.zeros((), jnp.int32))
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """Twenty steps of 2 ms of the simulator."""
         del noise
-        seen = self._ask(lambda *given: self._host.step(*given), state.words, action)
-        state = State(seen.words, seen.observation, seen.goal, state.steps + 1)
-        block = seen.observation[3:6]
+        after = self._ask(lambda *arguments: self._host.step(*arguments), state.words, action)
+        state = State(after.words, after.observation, after.goal, state.steps + 1)
+        block = after.observation[3:6]
         return Transition(
             state,
-            seen.reward if self.reward == "sparse" else self.goal_reward(block, seen.goal),
+            after.reward if self.reward == "sparse" else self.goal_reward(block, after.goal),
             jnp.zeros((), bool),
             state.steps >= task.horizon,
-            {"success": jnp.linalg.norm(block - seen.goal) < REACH},
+            {"success": jnp.linalg.norm(block - after.goal) < REACH},
         )
 
     def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
         """Returns the observation, the goal that is achieved and the one that is desired."""
         return {
-            "observation": state.seen,
-            "achieved_goal": state.seen[3:6],
+            "observation": state.observation,
+            "achieved_goal": state.observation[3:6],
             "desired_goal": state.goal,
         }
 
@@ -99,21 +99,21 @@ class FetchSimulator(FetchTask[State]):
     def _host(self) -> host.Simulator:
         return host.simulator(self.task)
 
-    def _ask(self, function: Any, *given: jax.Array) -> host.Seen:
+    def _ask(self, function: Any, *arguments: jax.Array) -> host.Outcome:
         """Returns the simulator's next time step, in JAX's default precision."""
         dtype = jnp.result_type(float)
 
-        def answer(*given: Any) -> host.Seen:
-            seen = function(*given)
-            return host.Seen(seen.words, *(np.asarray(x, dtype) for x in seen[1:]))
+        def answer(*arguments: Any) -> host.Outcome:
+            outcome = function(*arguments)
+            return host.Outcome(outcome.words, *(np.asarray(x, dtype) for x in outcome[1:]))
 
-        kinds = host.Seen(
+        kinds = host.Outcome(
             jax.ShapeDtypeStruct((self._host.size, 2), jnp.uint32),
             jax.ShapeDtypeStruct((ELEMENTS,), dtype),
             jax.ShapeDtypeStruct((GOAL,), dtype),
             jax.ShapeDtypeStruct((), dtype),
         )
-        return jax.pure_callback(answer, kinds, *given, vmap_method="broadcast_all")
+        return jax.pure_callback(answer, kinds, *arguments, vmap_method="broadcast_all")
 
 
 def push(reward: Literal["sparse", "dense"] = "sparse") -> FetchSimulator:

@@ -32,8 +32,8 @@ PICTURE = (240, 240)
 _INSTALL = 'pip install "gpicljax[fetch]"'
 
 
-class Seen(NamedTuple):
-    """The outcome of a reset or a step; leaves with the leading axes of what was given.
+class Outcome(NamedTuple):
+    """The outcome of a reset or a step; leaves have the leading axes of the arguments.
 
     Attributes:
       words: `uint32[W, 2]`, all that the next step depends on.
@@ -94,19 +94,19 @@ class Simulator:
         self._link = self.model.body("robot0:gripper_link").id
         self.size = self._physics + 7 + GOAL
 
-    def start(self, seed: Any) -> Seen:
+    def start(self, seed: Any) -> Outcome:
         """Episodes begin, as after `env.reset(seed=seed)`.
 
         Args:
           seed: `uint32[...]`.
         """
 
-        def one(number: Any) -> Seen:
-            return self._seen(self._env.reset(seed=int(number))[0], 0.0)
+        def reset(number: Any) -> Outcome:
+            return self._outcome(self._env.reset(seed=int(number))[0], 0.0)
 
-        return self._each(one, np.asarray(seed), inner=(0,))
+        return self._map(reset, np.asarray(seed), inner=(0,))
 
-    def step(self, words: Any, action: ArrayTree) -> Seen:
+    def step(self, words: Any, action: ArrayTree) -> Outcome:
         """Acts once.
 
         Args:
@@ -114,14 +114,13 @@ class Simulator:
           action: float `[..., 4]`; rounded to single precision, as that of the action space.
         """
 
-        def one(words: np.ndarray, action: np.ndarray) -> Seen:
+        def step(words: np.ndarray, action: np.ndarray) -> Outcome:
             self._restore(words)
             # What is no number would stop the simulator, and is paid as none elsewhere.
-            done = np.nan_to_num(action.astype(np.float32))
-            seen, reward, *_ = self._env.step(done)
-            return self._seen(seen, float(reward))
+            observation, reward, *_ = self._env.step(np.nan_to_num(action.astype(np.float32)))
+            return self._outcome(observation, float(reward))
 
-        return self._each(one, np.asarray(words), np.asarray(action), inner=(2, 1))
+        return self._map(step, np.asarray(words), np.asarray(action), inner=(2, 1))
 
     def picture(self, words: Any) -> np.ndarray:
         """Returns the picture of a camera, `uint8[..., H, W, 3]`.
@@ -146,15 +145,15 @@ class Simulator:
         """Puts MuJoCo's own part of a state in place."""
         self.mujoco.mj_setState(self.model, data, numbers[: self._physics], self._parts)
 
-    def _each(self, one: Any, *batched: np.ndarray, inner: tuple[int, ...]) -> Seen:
-        """`one` for every entry along the leading axes."""
+    def _map(self, function: Any, *batched: np.ndarray, inner: tuple[int, ...]) -> Outcome:
+        """Calls a function for every entry along the leading axes."""
         first = batched[0]
         leading = first.shape[: first.ndim - inner[0]]
         flat = [x.reshape(-1, *x.shape[x.ndim - n :]) for x, n in zip(batched, inner, strict=True)]
         with self._lock:
-            rows = [one(*row) for row in zip(*flat, strict=True)]
+            rows = [function(*row) for row in zip(*flat, strict=True)]
         columns = [np.stack(column) for column in zip(*rows, strict=True)]
-        return Seen(*(x.reshape((*leading, *x.shape[1:])) for x in columns))
+        return Outcome(*(x.reshape((*leading, *x.shape[1:])) for x in columns))
 
     def _restore(self, words: np.ndarray) -> None:
         numbers = _numbers(words)
@@ -164,7 +163,7 @@ class Simulator:
         data.xpos[self._link], data.xquat[self._link] = pose[:3], pose[3:]
         self._env.goal = numbers[-GOAL:].copy()
 
-    def _seen(self, seen: dict[str, np.ndarray], reward: float) -> Seen:
+    def _outcome(self, observation: dict[str, np.ndarray], reward: float) -> Outcome:
         numbers = np.zeros(self.size)
         physics, data = np.zeros(self._physics), self._data
         self.mujoco.mj_getState(self.model, data, physics, self._parts)
@@ -173,7 +172,8 @@ class Simulator:
         numbers[self._physics : -GOAL] = pose
         numbers[-GOAL:] = self._env.goal
         words = numbers.view(np.uint32).reshape(-1, 2)
-        return Seen(words, seen["observation"], seen["desired_goal"], np.asarray(reward + 0.0))
+        values = observation["observation"], observation["desired_goal"]
+        return Outcome(words, *values, np.asarray(reward + 0.0))
 
 
 def _numbers(words: np.ndarray) -> np.ndarray:
@@ -193,9 +193,9 @@ class _Camera:
     def _open(self, owner: Simulator) -> None:
         mujoco = owner.mujoco
         height, width = PICTURE
-        given = os.environ.get("MUJOCO_GL", "").lower()
+        chosen = os.environ.get("MUJOCO_GL", "").lower()
         usual = {"linux": ("egl", "osmesa"), "darwin": ("cgl",)}.get(sys.platform, ("glfw",))
-        for name in (given,) if given in ("egl", "osmesa", "glfw", "cgl") else usual:
+        for name in (chosen,) if chosen in ("egl", "osmesa", "glfw", "cgl") else usual:
             try:
                 context = importlib.import_module(f"mujoco.{name}").GLContext(width, height)
                 context.make_current()

@@ -1,5 +1,7 @@
 """Trials as streams of symbols: written and read again without loss, and what agents make of it."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
+from gpicljax.envs.frozen_lake import FrozenLake
 from gpicljax.rollout import rollout, start_rollout
 from gpicljax.symbols import (
     ACTION,
@@ -117,6 +120,25 @@ def test_silence_and_nothing_are_not_written():
     paid = (timesteps.reward[1:, 0] != 0).sum()
     assert (stream.symbols[stream.is_written] == ACTION).sum() == replies
     assert (stream.symbols[stream.is_written] == REWARD).sum() == paid
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfHiddenLake(FrozenLake):
+    """A lake of which only the lower half is shown."""
+
+    def symbols(self):
+        cell = Entry(is_shown=lambda cell: cell >= 8)
+        return dataclasses.replace(super().symbols(), observation=(cell,))
+
+
+@pytest.mark.parametrize(
+    ("reached", "now", "terminated", "shown"),
+    [(9, 3, True, [1, 1, 0]), (3, 9, True, [0, 1, 1]), (9, 9, False, [0, 0, 1])],
+)
+def test_trials_hide_what_their_environment_hides(reached, now, terminated, shown):
+    observation = {"reached": reached, "now": now, "terminated": terminated, "truncated": False}
+    entries = Trial(HalfHiddenLake(size=4), actions=9).symbols().observation
+    assert [int(entry.is_shown(observation)) for entry in entries] == shown
 
 
 def test_numbers_are_written_as_the_nearest_level():

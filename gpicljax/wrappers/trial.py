@@ -182,11 +182,19 @@ def _has_ended(observation: dict[str, jax.Array]) -> jax.Array:
 
 
 def _entry_of(
-    entry: Entry, name: str, is_shown: Callable[[dict[str, jax.Array]], jax.Array] | None
+    entry: Entry, name: str, condition: Callable[[dict[str, jax.Array]], jax.Array] | None
 ) -> Entry:
-    """Returns the entry, read from a part of the observation."""
+    """Returns the entry, read from a part of the observation; shown if the condition holds, too."""
+
+    def is_shown(observation: dict[str, jax.Array]) -> jax.Array:
+        shown = jnp.ones((), bool) if condition is None else condition(observation)
+        return shown if entry.is_shown is None else shown & entry.is_shown(observation[name])
+
+    is_always_shown = condition is None and entry.is_shown is None
     return dataclasses.replace(
-        entry, read=lambda observation: entry.read(observation[name]), is_shown=is_shown
+        entry,
+        read=lambda observation: entry.read(observation[name]),
+        is_shown=None if is_always_shown else is_shown,
     )
 
 

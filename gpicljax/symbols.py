@@ -291,11 +291,14 @@ def read_stream(code: SymbolCode, symbols: Sequence[int], observation: ArrayTree
     groups = _groups(code, observation)
     steps: list[ReadStep] = []
     rest = [int(symbol) for symbol in symbols]
+    own_markers = {entry.marker for entry in code.observation} - {-1}
 
     def take(count: int) -> list[int]:
         check(len(rest) >= count, "symbols", f"{len(rest)} at the end", f"{count}: whole steps")
         taken = rest[:count]
         del rest[:count]
+        fits = all(0 <= symbol < VALUES or symbol in own_markers for symbol in taken)
+        check(fits, "symbols", taken, f"values, from 0 to {VALUES - 1}")
         return taken
 
     def skip(marker: int) -> bool:

@@ -164,6 +164,9 @@ def test_what_cannot_be_read_is_refused():
         read_stream(code, [0, ACTION, 1], cell)
     with pytest.raises(ValueError, match="whole steps"):
         read_stream(code, [TRIAL, 3, ACTION], cell)
+    for symbols in ([TRIAL, ACTION], [TRIAL, -1], [TRIAL, 3, ACTION, REWARD]):
+        with pytest.raises(ValueError, match="values, from 0 to 255"):
+            read_stream(code, symbols, cell)
     with pytest.raises(ValueError, match="level"):
         read_stream(code, [TRIAL, 3, ACTION, 1, REWARD, 7, OBSERVATION, 2], cell)
     hidden = SymbolCode((0.0,), (Entry(is_shown=lambda observation: observation > 0),))

@@ -63,7 +63,8 @@ class SymbolCode:
       nothing: the reward that is not written; None where all are.
 
     Raises:
-      ValueError: for levels that do not ascend, or are more than there are values.
+      ValueError: for levels that do not ascend, or are more than there are values, and for a
+        reward of nothing that is none of the levels.
 
     Example:
       >>> SymbolCode(rewards=(0.0, 1.0)).nothing
@@ -85,6 +86,8 @@ class SymbolCode:
         ]:
             ascends = len(levels) <= VALUES and list(levels) == sorted(set(levels))
             check(ascends, name, levels, f"up to {VALUES} ascending numbers")
+        fits = self.nothing is None or self.nothing in self.rewards or not self.rewards
+        check(fits, "nothing", self.nothing, "one of the rewards, or None where all are written")
 
 
 def levels(low: float, high: float, count: int) -> tuple[float, ...]:

@@ -174,6 +174,8 @@ def test_what_cannot_be_read_is_refused():
         read_stream(hidden, [TRIAL, 3], cell)
     with pytest.raises(ValueError, match="up to 256"):
         SymbolCode(tuple(range(VALUES + 1)))
+    with pytest.raises(ValueError, match="nothing: got 0.0; accepted: one of the rewards"):
+        SymbolCode((-1.0, 1.0))
     with pytest.raises(NotImplementedError, match="symbols"):
         code_of(gpicljax.make("MountainCar-v0"))
     with pytest.raises(ValueError, match="values below 256"):

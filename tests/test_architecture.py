@@ -157,10 +157,10 @@ LONGER_STUDIES = {
     "maze_world": 1201,
     "train_agent": 1153,
     "meta_language": 747,
-    "meta_rg": 977,
+    "meta_rg": 965,
     "mental_modelling": 988,
-    "gradual_learning": 967,
-    "meta_rg_players": 607,
+    "gradual_learning": 961,
+    "meta_rg_players": 600,
 }
 """Lines of the studies that are longer than they should be; these numbers only become smaller."""
 

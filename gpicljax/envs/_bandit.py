@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.environment import Environment, Params
+from gpicljax.checks import Size
+from gpicljax.environment import Environment, Params, Transition
 
 Task = TypeVar("Task")
+
+
+class LimitedTask(Protocol):
+    """A bandit that allows so many pulls in an episode."""
+
+    @property
+    def horizon(self) -> jax.Array:
+        """Pulls in an episode, `int32[]`."""
+        ...
+
+
+LimitedTaskT = TypeVar("LimitedTaskT", bound=LimitedTask)
 
 
 EXPLANATION = (
@@ -76,3 +89,44 @@ class Bandit(Environment[Params, Task, State]):
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
         """Returns the state with as many pulls made as float `[1]` says."""
         return dataclasses.replace(state, pulls=jnp.asarray(vector)[0].astype(jnp.int32))
+
+
+@dataclasses.dataclass(frozen=True)
+class ManyPullBandit(Bandit[Params, LimitedTaskT]):
+    """Base class: an episode has as many pulls as its task says, and is truncated then.
+
+    The observation is the elapsed fraction of the episode, float `[1]` in [0, 1].
+    """
+
+    num_arms: Size = 10
+
+    @property
+    def arms(self) -> int:
+        """`num_arms`."""
+        return self.num_arms
+
+    def move(
+        self, state: State, action: jax.Array, noise: jax.Array, task: LimitedTaskT
+    ) -> Transition:
+        """Pulls arm `action: int32[]`; with `draw_noise` this is the whole of `transition`."""
+        pulls = jnp.minimum(state.pulls + 1, task.horizon)
+        return Transition(
+            state=State(pulls),
+            reward=self.payment(action, noise, task),
+            terminated=jnp.zeros((), bool),
+            truncated=pulls >= task.horizon,
+            info={"regret": self.regret(action, task)},
+        )
+
+    def observe(self, state: State, task: LimitedTaskT) -> jax.Array:
+        """Returns the elapsed fraction of the episode, float `[1]`."""
+        dtype = jnp.result_type(float)
+        return (state.pulls.astype(dtype) / task.horizon.astype(dtype))[None]
+
+    def observation_space(self, task: LimitedTaskT | None = None) -> spaces.Box:
+        """Returns one number in [0, 1]."""
+        return spaces.Box(0.0, 1.0, (1,))
+
+    def describe(self, state: State, task: LimitedTaskT) -> str:
+        """Returns the pulls made."""
+        return f"{int(state.pulls)} of {int(task.horizon)} pulls made"

@@ -1,7 +1,5 @@
 """Bernoulli bandits: which arm pays most often has to be found out by pulling.
 
-The shortest whole example of an environment: everything that one needs is in this file.
-
 Source: the bandit tasks of Duan et al. (2016), "RL²", and Wang et al. (2016), "Learning to
 reinforcement learn": success probabilities drawn from a uniform distribution, one for each arm.
 """
@@ -15,10 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax import spaces
-from gpicljax.checks import Size
-from gpicljax.environment import Environment, Transition
-from gpicljax.envs._bandit import EXPLANATION
+from gpicljax.envs._bandit import ManyPullBandit, State
 from gpicljax.envs._checks import Count, Probability, check_values
 
 
@@ -50,19 +45,8 @@ class Task:
     horizon: jax.Array
 
 
-@struct.dataclass
-class State:
-    """An episode in progress.
-
-    Attributes:
-      pulls: `int32[]`, pulls made so far.
-    """
-
-    pulls: jax.Array
-
-
 @dataclasses.dataclass(frozen=True)
-class BernoulliBandit(Environment[Params, Task, State]):
+class BernoulliBandit(ManyPullBandit[Params, Task]):
     """Arms that pay 1 with a fixed unknown probability, else 0; truncated at the horizon.
 
     The observation is the elapsed fraction of the episode, float `[1]` in [0, 1], as in Wang et
@@ -86,10 +70,6 @@ class BernoulliBandit(Environment[Params, Task, State]):
       (2,)
     """
 
-    num_arms: Size = 10
-
-    # The distribution over tasks -------------------------------------------------------------
-
     @property
     def default_params(self) -> Params:
         """Success probabilities uniform in [0, 1], 100 pulls."""
@@ -112,48 +92,14 @@ class BernoulliBandit(Environment[Params, Task, State]):
         """Returns the mean reward of each arm, its probability, float `[num_arms]`."""
         return task.probabilities
 
-    # One episode -----------------------------------------------------------------------------
-
-    def initial(self, key: jax.Array, task: Task) -> State:
-        """No pull made yet."""
-        del key, task
-        return State(jnp.zeros((), jnp.int32))
-
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Float `[]`, uniform in [0, 1): an arm pays if it is below the arm's probability."""
         return jax.random.uniform(key, (), task.probabilities.dtype)
 
-    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
-        """Pulls arm `action: int32[]`; with `draw_noise` this is the whole of `transition`."""
-        pulls = jnp.minimum(state.pulls + 1, task.horizon)
+    def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
+        """Returns 1 if the noise is below the arm's probability, else 0."""
         chance = task.probabilities[action]
-        return Transition(
-            state=State(pulls),
-            reward=(noise < chance).astype(chance.dtype),
-            terminated=jnp.zeros((), bool),
-            truncated=pulls >= task.horizon,
-            info={"regret": task.probabilities.max() - chance},
-        )
-
-    def observe(self, state: State, task: Task) -> jax.Array:
-        """Returns the elapsed fraction of the episode, float `[1]`."""
-        dtype = jnp.result_type(float)
-        return (state.pulls.astype(dtype) / task.horizon.astype(dtype))[None]
-
-    # Spaces and views ------------------------------------------------------------------------
-
-    def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """Returns the arms."""
-        return spaces.Discrete(self.num_arms)
-
-    def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Returns one number in [0, 1]."""
-        return spaces.Box(0.0, 1.0, (1,))
-
-    @property
-    def explanation(self) -> str:
-        """See `Environment.explanation`."""
-        return EXPLANATION
+        return (noise < chance).astype(chance.dtype)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """`probabilities`: float `[num_arms]`; `best_arm`: `int32[]`, the first if several."""
@@ -164,15 +110,3 @@ class BernoulliBandit(Environment[Params, Task, State]):
     def match(self) -> str:
         """See `Environment.match`."""
         return "gpicljax.systems.in_context_rl.figures.matches:bandit_match"
-
-    def describe(self, state: State, task: Task) -> str:
-        """Returns the pulls made."""
-        return f"{int(state.pulls)} of {int(task.horizon)} pulls made"
-
-    def physical_state(self, state: State) -> jax.Array:
-        """Pulls made, float `[1]`."""
-        return state.pulls.astype(jnp.result_type(float))[None]
-
-    def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """Returns the state with as many pulls made as float `[1]` says."""
-        return State(jnp.asarray(vector)[0].astype(jnp.int32))

@@ -14,10 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax import spaces
-from gpicljax.checks import Size
-from gpicljax.environment import Transition
-from gpicljax.envs._bandit import Bandit, State
+from gpicljax.envs._bandit import ManyPullBandit, State
 from gpicljax.envs._checks import Count, NotNegative, Real, check_values
 
 
@@ -56,7 +53,7 @@ class Task:
 
 
 @dataclasses.dataclass(frozen=True)
-class GaussianBandit(Bandit[Params, Task]):
+class GaussianBandit(ManyPullBandit[Params, Task]):
     """Arms with unknown average payments; truncated at the horizon.
 
     The observation is the elapsed fraction of the episode, float `[1]` in [0, 1]. What was pulled
@@ -77,13 +74,6 @@ class GaussianBandit(Bandit[Params, Task]):
       >>> env.sample_task(jax.random.key(0), params).averages.shape
       (5,)
     """
-
-    num_arms: Size = 10
-
-    @property
-    def arms(self) -> int:
-        """`num_arms`."""
-        return self.num_arms
 
     @property
     def default_params(self) -> Params:
@@ -119,27 +109,7 @@ class GaussianBandit(Bandit[Params, Task]):
         """Returns the arm's average plus noise."""
         return task.averages[action] + task.noise * noise
 
-    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
-        """Pulls arm `action: int32[]`, with the noise given, see `draw_noise`."""
-        pulls = jnp.minimum(state.pulls + 1, task.horizon)
-        reward = self.payment(action, noise, task)
-        info = {"regret": self.regret(action, task)}
-        return Transition(State(pulls), reward, jnp.zeros((), bool), pulls >= task.horizon, info)
-
-    def observe(self, state: State, task: Task) -> jax.Array:
-        """Returns the elapsed fraction of the episode, float `[1]`."""
-        dtype = jnp.result_type(float)
-        return (state.pulls.astype(dtype) / task.horizon.astype(dtype))[None]
-
-    def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Returns one number in [0, 1]."""
-        return spaces.Box(0.0, 1.0, (1,))
-
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """`averages`: float `[num_arms]`; `best_arm`: `int32[]`, the first if several."""
         best_arm = jnp.argmax(task.averages).astype(jnp.int32)
         return {"averages": task.averages, "best_arm": best_arm}
-
-    def describe(self, state: State, task: Task) -> str:
-        """Returns the pulls made."""
-        return f"{int(state.pulls)} of {int(task.horizon)} pulls made"

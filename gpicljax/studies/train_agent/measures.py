@@ -12,9 +12,7 @@ import numpy as np
 from gpicljax import agents, spaces
 from gpicljax.agents.combinators import select_agent, with_params
 from gpicljax.environment import Environment
-from gpicljax.envs import BernoulliBandit
 from gpicljax.envs._bandit import Bandit
-from gpicljax.envs.bernoulli_bandit import Task
 from gpicljax.evaluation.returns import (
     Episode,
     EpisodeReturns,
@@ -68,11 +66,7 @@ def is_bandit(env: Environment) -> bool:
 
 def arm_means(env: Environment, task: ArrayTree) -> np.ndarray | None:
     """Returns the mean reward of each arm of a bandit, float `[A]`; None without known means."""
-    if isinstance(env, Bandit):
-        return np.asarray(env.means(task))
-    if isinstance(env, BernoulliBandit) and isinstance(task, Task):
-        return np.asarray(env.means(task))
-    return None
+    return np.asarray(env.means(task)) if isinstance(env, Bandit) else None
 
 
 def make_evaluator(

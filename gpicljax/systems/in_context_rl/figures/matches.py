@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from gpicljax import spaces
 from gpicljax.agents.bandits import MOST_PULLS, gittins_bernoulli
 from gpicljax.environment import Environment
+from gpicljax.envs._bandit import Bandit
 from gpicljax.envs.bernoulli_bandit import BernoulliBandit
-from gpicljax.envs.one_pull_bandits import OnePullBandit
 from gpicljax.evaluation.returns import Episode
 from gpicljax.play.drawing import Drawing, draw_episode
 from gpicljax.play.match import Match, Player
@@ -77,7 +77,7 @@ def draw_trial(
     """
     drawing = draw_episode(env, episode, last_only=last_only, **how)
     bandit = innermost(env)
-    if isinstance(bandit, BernoulliBandit | OnePullBandit):
+    if isinstance(bandit, Bandit):
         task = _unwrap(env, episode.states, episode.task)[1]
         means = np.asarray(bandit.means(task)) if revealed else None
         arms = bandit.action_space().n

@@ -60,6 +60,7 @@ def build(config: Config) -> Program:
         lambda env: symbol_agent(network, env, must_speak=True),
         config.own_trials,
     )
+    own_kinds = ", ".join(n for n, task in tasks.items() if config.own_trials and task.plays_own)
     terms = symbol_losses(config.systems)
     trainer = sequence.make(config.agent, network, lessons.sample, terms, length=config.length)
 
@@ -105,7 +106,7 @@ def build(config: Config) -> Program:
 
     return Program(
         title=f"one network for {len(config.systems)} systems",
-        details={"systems": ", ".join(config.systems)},
+        details={"systems": ", ".join(config.systems), "own trials": own_kinds or "none"},
         init=init,
         update=trainer.update,
         between=lessons.play_own,

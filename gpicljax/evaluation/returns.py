@@ -56,6 +56,7 @@ def single_trial_batch(
     limit: int,
     episodes_per_trial: int = 1,
     *,
+    params: ArrayTree = None,
     privileged: bool = False,
 ) -> VectorEnv:
     """A batch for `rollout.play`, one trial per instance, without the program of further trials.
@@ -65,6 +66,7 @@ def single_trial_batch(
       trials: N.
       limit: steps that will be taken at most.
       episodes_per_trial: episodes in a row on one task.
+      params: distribution over tasks; the environment's default if None.
       privileged: whether time steps say what is privileged.
 
     Example:
@@ -79,6 +81,7 @@ def single_trial_batch(
         episodes_per_trial=episodes_per_trial,
         resets="synchronous",
         steps_per_trial=limit + 1,
+        params=params,
         privileged=privileged,
     )
 

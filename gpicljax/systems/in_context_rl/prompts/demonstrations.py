@@ -15,10 +15,10 @@ from gpicljax import spaces
 from gpicljax.agents.acting import optimal_agent, within_trial
 from gpicljax.agents.bandits import ucb1
 from gpicljax.checks import check_at_least
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.rollout import play, start_rollout
 from gpicljax.systems.in_context_rl.prompts.session import Decision
 from gpicljax.typing import ArrayTree
-from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.trial import Trial
 
 EXPLORATION = 0.2
@@ -46,14 +46,7 @@ def expert_decisions(
     space, limit = env.action_space(), int(env.horizon(params))
     bandit = env.env.observation_space() == spaces.Discrete(1)
     agent = within_trial(ucb1(space, EXPLORATION)) if bandit else optimal_agent()
-    vec = VectorEnv(
-        env,
-        trials,
-        resets="synchronous",
-        params=params,
-        privileged=True,
-        steps_per_trial=limit + 1,
-    )
+    vec = single_trial_batch(env, trials, limit, params=params, privileged=True)
 
     def stored_decision(record: Any) -> Decision:
         observation, after = record.timestep.observation, record.next_timestep

@@ -46,7 +46,6 @@ from gpicljax.systems.in_context_rl.measures.trials import TrialRecords, keep_tr
 from gpicljax.systems.in_context_rl.prompts.demonstrations import expert_decisions
 from gpicljax.systems.in_context_rl.prompts.session import Decision
 from gpicljax.systems.in_context_rl.prompts.trials import LanguageTrials, play_trials
-from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.trial import Trial
 
 PROMPTS: dict[str, PromptSettings] = {
@@ -146,8 +145,7 @@ def language_batch(task_set: Tasks, actions: int, trials: int) -> HostBatch:
     """Returns the first of the tasks that all agents play, for agents on the host."""
     env = trial_settings(actions, False).wrap(task_set.env)
     params = env.make_params(**dict(task_set.params))
-    vec = VectorEnv(env, trials, resets="synchronous", params=params, steps_per_trial=actions + 1)
-    return HostBatch(vec, keep_trial_step)
+    return HostBatch(single_trial_batch(env, trials, actions, params=params), keep_trial_step)
 
 
 def language_row(

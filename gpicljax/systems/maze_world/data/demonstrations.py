@@ -42,6 +42,7 @@ from gpicljax import spaces
 from gpicljax.batching import select
 from gpicljax.checks import Count, Share, check, check_at_least, check_fields
 from gpicljax.environment import Environment
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, RolloutState, play
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
@@ -49,7 +50,6 @@ from gpicljax.systems.maze_world.env.types import Params, State, Task
 from gpicljax.systems.maze_world.experts.privileged import Rule, privileged_agent
 from gpicljax.task_set import TaskSet
 from gpicljax.typing import ArrayTree
-from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.wrapper import Wrapper
 
 _QUARTER = np.pi / 2
@@ -203,12 +203,8 @@ def sample_trajectories(
     choice = jax.random.randint(which_key, (episodes,), 0, len(choices))
     episode_params = jax.tree.map(lambda *leaves: jnp.stack(leaves)[choice], *choices)
     has_one_distribution = isinstance(tasks, jax.Array) and len(choices) == 1
-    check(
-        generated is None or has_one_distribution,
-        "generated",
-        "tasks",
-        "None, without keys of one distribution",
-    )
+    accepted_values = "None, without keys of one distribution"
+    check(generated is None or has_one_distribution, "generated", "tasks", accepted_values)
     task = jax.vmap(env.sample_task)(task_keys, episode_params) if generated is None else generated
 
     world: Environment = _Blind(env) if actor is None or not pictures else env
@@ -222,13 +218,7 @@ def sample_trajectories(
     if labeller is None:
         labeller = privileged_agent(env, settings.label_probability, settings.rule)
     agent = _with_labels(actor, labeller)
-    vec = VectorEnv(
-        world,
-        episodes,
-        resets="synchronous",
-        steps_per_trial=settings.length + 1,
-        privileged=True,
-    )
+    vec = single_trial_batch(world, episodes, settings.length, privileged=True)
     start = RolloutState(*vec.init(start_key, task=task), agent.initial_carry(episodes))
 
     def keep(record: Record) -> Any:
@@ -474,14 +464,9 @@ def _task_keys(key: jax.Array, episodes: int, tasks: TaskSet | jax.Array | None)
 
 
 def _all_moments(first: ArrayTree, states: ArrayTree, length: jax.Array) -> Any:
-    """Returns what comes before the first step and after each, leaves `[B, T + 1, ...]`.
+    """Returns arrays `[B, ...]` with those after each step, `[B, T, ...]`, behind them.
 
     Beyond its end, nothing of an episode moves.
-
-    Args:
-      first: before the first step, leaves `[B, ...]`.
-      states: after each step, leaves `[B, T, ...]`.
-      length: `int32[B]`, steps of each episode.
     """
 
     def join(before: jax.Array, after: jax.Array) -> jax.Array:

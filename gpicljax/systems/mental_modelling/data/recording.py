@@ -10,11 +10,11 @@ import jax
 from gpicljax import spaces
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent, Record
 from gpicljax.rollout import play, start_rollout
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, check_action_space
 from gpicljax.typing import ArrayTree
-from gpicljax.vector import VectorEnv
 
 
 def recorder(
@@ -68,9 +68,7 @@ def recorder(
     flat = numbered or (isinstance(state_space, spaces.Box) and len(state_space.shape) == 1)
     expected = "one that shows a vector or a number, or has such an entry 'observation'"
     check(flat, "env", observation_space, expected)
-    vec = VectorEnv(
-        env, episodes, resets="synchronous", steps_per_trial=max_steps + 1, params=env_params
-    )
+    vec = single_trial_batch(env, episodes, max_steps, params=env_params)
 
     def recorded_fields(record: Record) -> dict[str, Any]:
         observation = record.timestep.observation

@@ -235,6 +235,7 @@ def _sample_both_phases(
     key: jax.Array,
     values: jax.Array,
     valid: tuple[jax.Array, jax.Array],
+    order: jax.Array,
     shots: jax.Array,
     samples: jax.Array,
     max_support: int,
@@ -247,6 +248,7 @@ def _sample_both_phases(
       key: a typed key.
       values: `bool[N_dim, max_values]`, the values to be shown.
       valid: `bool[max_values ** N_dim]` for each phase, its tuples.
+      order: `int32[max_values ** N_dim]`, the query tuples first, see `_all_tuples`.
       shots: `int32[]`, S.
       samples: `int32[]`, O.
       max_support: cap of the support list.
@@ -258,7 +260,6 @@ def _sample_both_phases(
     repeats = needed > samples * support_tuples
     exhaustive = needed > samples * query_tuples
     true, false = jnp.ones((), bool), jnp.zeros((), bool)
-    order = _all_tuples(valid[1])
     place = jnp.arange(max_query, dtype=jnp.int32)
     listed = order[jnp.minimum(place // samples, order.shape[0] - 1)]
     keys = jax.random.split(key)
@@ -322,8 +323,9 @@ def sample_skeleton(
         lacks = random.integers(jax.random.fold_in(key, 2), (num_dims,), 0, num_values)
         values &= jnp.arange(max_values) != lacks[:, None]
     phases = structure.phase_masks(num_values, max_values, lacks)
+    order = _all_tuples(phases[1])
     support, num_support, query, num_query, is_cut = _sample_both_phases(
-        key, values, phases, shots, samples, max_support, max_query, query_targets
+        key, values, phases, order, shots, samples, max_support, max_query, query_targets
     )
     game = jnp.arange(max_support + max_query, dtype=jnp.int32)
     in_support = game < num_support
@@ -341,7 +343,7 @@ def sample_skeleton(
     tuples = len(phases[0])
     sides = [(support, num_support), (query, num_query)]
     if nonmatch != "reference":
-        sides[1] = _all_tuples(phases[1]), phases[1].sum(dtype=jnp.int32)
+        sides[1] = order, phases[1].sum(dtype=jnp.int32)
     if nonmatch == "dataset":
         sides[0] = _all_tuples(phases[0]), phases[0].sum(dtype=jnp.int32)
     ends = sides[0][1], sides[0][1] + sides[1][1]

@@ -13,7 +13,7 @@ discrete and its rewards are levels, `read_stream` returns all that `write_strea
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -294,13 +294,13 @@ def read_stream(code: SymbolCode, symbols: Sequence[int], observation: ArrayTree
     groups = _groups(code, observation)
     steps: list[ReadStep] = []
     rest = [int(symbol) for symbol in symbols]
-    own_markers = {entry.marker for entry in code.observation} - {-1}
+    markers = {entry.marker for entry in code.observation} - {-1}
 
-    def take(count: int) -> list[int]:
+    def take(count: int, others: Collection[int] = ()) -> list[int]:
         check(len(rest) >= count, "symbols", f"{len(rest)} at the end", f"{count}: whole steps")
         taken = rest[:count]
         del rest[:count]
-        fits = all(0 <= symbol < VALUES or symbol in own_markers for symbol in taken)
+        fits = all(0 <= symbol < VALUES or symbol in others for symbol in taken)
         check(fits, "symbols", taken, f"values, from 0 to {VALUES - 1}")
         return taken
 
@@ -325,7 +325,7 @@ def read_stream(code: SymbolCode, symbols: Sequence[int], observation: ArrayTree
         seen: list[int] = []
         for count, marker in groups:
             if marker < 0 or rest[count - 1 : count] == [marker]:
-                seen += take(count)
+                seen += take(count, markers)
         steps.append(ReadStep(start, action, reward, tuple(seen)))
     return steps
 

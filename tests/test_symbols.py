@@ -167,6 +167,9 @@ def test_what_cannot_be_read_is_refused():
     for symbols in ([TRIAL, ACTION], [TRIAL, -1], [TRIAL, 3, ACTION, REWARD]):
         with pytest.raises(ValueError, match="values, from 0 to 255"):
             read_stream(code, symbols, cell)
+    with_end = SymbolCode((0.0, 1.0), (Entry(), Entry(marker=END, is_shown=lambda _: True)))
+    with pytest.raises(ValueError, match="values, from 0 to 255"):
+        read_stream(with_end, [TRIAL, 3, END, ACTION, END, OBSERVATION, 3, END], cell)
     with pytest.raises(ValueError, match="level"):
         read_stream(code, [TRIAL, 3, ACTION, 1, REWARD, 7, OBSERVATION, 2], cell)
     hidden = SymbolCode((0.0,), (Entry(is_shown=lambda observation: observation > 0),))

@@ -12,7 +12,7 @@ from gpicljax.runtime import FAST_COMPILE
 
 ROUNDS = 9
 LENGTH = 4096
-# Languages, sequences of sequences, cap of the order, order.
+# Languages, sequences of each, cap of the order, order.
 SHAPES = [
     (256, 1, 4, 4),
     (1024, 1, 4, 4),
